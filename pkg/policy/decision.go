@@ -1,0 +1,157 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nodeadmit/nodeadmit/pkg/spec"
+)
+
+// Violation is one control that an intent breaks.
+type Violation struct {
+	Policy  string `json:"policy"`
+	Control string `json:"control"`
+	// Field is the JSON path into config.json that decided.
+	Field   string `json:"field"`
+	Message string `json:"message"`
+	Mode    Mode   `json:"mode"`
+}
+
+// Note is something that didn't decide but should be known.
+type Note struct {
+	Policy  string `json:"policy"`
+	Control string `json:"control"`
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+// Decision is what all policies together say of one intent.
+type Decision struct {
+	Allowed bool
+	// Violations are all that were found, most serious first, those in mode
+	// Audit included.
+	Violations []Violation
+	// Undetermined are controls that can't be decided yet, or that the policy
+	// allows to stay so.
+	Undetermined []Note
+	// Assumed are satisfied controls that rest on the document's form alone.
+	Assumed []Note
+	// Exempt are violations that an exemption takes away.
+	Exempt []Note
+}
+
+// Evaluate judges an intent by every policy. Deny wins. The result depends on
+// its arguments alone.
+func (s *Set) Evaluate(in *spec.Intent) Decision {
+	d := Decision{Allowed: true}
+	for _, name := range ControlNames() {
+		for _, p := range s.Policies {
+			for i := range p.active {
+				if a := &p.active[i]; a.control.Name == name {
+					d.add(p, a, in)
+				}
+			}
+		}
+	}
+	for _, v := range d.Violations {
+		if v.Mode == Enforce {
+			d.Allowed = false
+		}
+	}
+	return d
+}
+
+func (d *Decision) add(p *Policy, a *activeControl, in *spec.Intent) {
+	findings := a.rule.evaluate(in)
+	for _, key := range in.UnknownKeys {
+		if readsKey(a.control.reads, key) {
+			findings = append(findings, undetermined(key, "config.json has a key that is not known: "+spec.Quote(key)))
+		}
+	}
+	for _, f := range findings {
+		note := Note{p.Name, a.control.Name, f.field, f.what}
+		if f.result != Satisfied {
+			switch exemptName, t := p.exempts(a.control.Name, in); t {
+			case yes:
+				note.Message += fmt.Sprintf(", which exemption %q allows", exemptName)
+				d.Exempt = append(d.Exempt, note)
+				continue
+			case maybe:
+				note.Message += fmt.Sprintf(", which exemption %q may allow", exemptName)
+				d.Undetermined = append(d.Undetermined, note)
+				continue
+			}
+		}
+		switch {
+		case f.result == Satisfied && f.assumed:
+			d.Assumed = append(d.Assumed, note)
+		case f.result == Undetermined && (in.Kind == spec.KindSandbox || a.undeterminedAllowed):
+			d.Undetermined = append(d.Undetermined, note)
+		case f.result == Violated || f.result == Undetermined:
+			v := Violation{
+				Policy: p.Name, Control: a.control.Name, Field: f.field,
+				Message: fmt.Sprintf("%s, which policy %s does not allow", f.what, strconv.Quote(p.Name)), Mode: a.mode,
+			}
+			if !slices.ContainsFunc(d.Violations, func(o Violation) bool {
+				return o.Policy == v.Policy && o.Control == v.Control && o.Message == v.Message
+			}) {
+				d.Violations = append(d.Violations, v)
+			}
+		}
+	}
+}
+
+// exempts returns the exemption that takes a control off this intent.
+func (p *Policy) exempts(control string, in *spec.Intent) (string, tri) {
+	name, out := "", no
+	for i := range p.exemptions {
+		e := &p.exemptions[i]
+		if !contains(e.controls, control) {
+			continue
+		}
+		if t := e.applies(in); t > out {
+			name, out = e.name, t
+		}
+	}
+	return name, out
+}
+
+// readsKey reports whether an unknown key lies in a part of the document that
+// a control reads.
+func readsKey(reads []string, key string) bool {
+	top := key
+	if i := strings.IndexAny(key, ".["); i >= 0 {
+		top = key[:i]
+	}
+	return contains(reads, top)
+}
+
+// maxRefusal bounds a refusal's line, in bytes.
+const maxRefusal = 800
+
+// Refusal is the one line that tells people why a start was refused. It is
+// under 800 bytes and the same for the same cause every time.
+func (d *Decision) Refusal(in *spec.Intent) string {
+	line := "nodeadmit: " + in.Ref() + ": "
+	more := 0
+	for _, v := range d.Violations {
+		if v.Mode != Enforce {
+			continue
+		}
+		text := v.Control + ": " + v.Message
+		if more > 0 || len(line)+len(text) > maxRefusal-40 && !strings.HasSuffix(line, in.Ref()+": ") {
+			more++
+			continue
+		}
+		if !strings.HasSuffix(line, in.Ref()+": ") {
+			line += "; "
+		}
+		line += text
+	}
+	if more > 0 {
+		line += fmt.Sprintf("; and %d more", more)
+	}
+	return line
+}

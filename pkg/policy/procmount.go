@@ -1,0 +1,71 @@
+package policy
+
+import "github.com/nodeadmit/nodeadmit/pkg/spec"
+
+// procMount
+//
+// /proc must be covered as procMount: Default covers it.
+//
+// Reads: linux.maskedPaths and linux.readonlyPaths, which must hold at least
+// what every engine hides; a second mount of proc counts as uncovered. A
+// privileged container is judged by the control privileged alone. Not known at
+// the sandbox.
+// Settings: allow (a list of Default and Unmasked).
+//
+// Upstream: baseline, /proc Mount Type (check_procMount.go); since v1.35 a pod
+// with a user namespace of its own may have it Unmasked, in baseline only
+// (check_procMount_restricted.go).
+var procMountControl = Control{
+	Name:  "procMount",
+	reads: []string{"linux", "mounts"},
+	preset: func(l Level, v Version) rule {
+		if !baselineUp(l) {
+			return nil
+		}
+		return procMount{allowInUserNamespace: l == Baseline && v.atLeast(35)}
+	},
+	parse: func(d *decoder, settings *object, preset rule) rule {
+		r, _ := preset.(procMount)
+		for _, f := range settings.fields {
+			switch f.name {
+			case "allow":
+				for _, item := range d.list(f) {
+					switch d.str(item) {
+					case "Unmasked":
+						r.allow = true
+					case "Default":
+					default:
+						d.errorf(item.node, "unknown proc mount type %q: want Default or Unmasked", item.node.Value)
+					}
+				}
+			default:
+				d.unknownField(settings, f, "allow")
+			}
+		}
+		return r
+	},
+}
+
+type procMount struct{ allow, allowInUserNamespace bool }
+
+func (r procMount) evaluate(in *spec.Intent) []finding {
+	f := in.ProcUnmasked
+	switch {
+	case r.allow:
+		return nil
+	case f.Certainty == spec.Unknown:
+		return []finding{undetermined(f.Source, "whether /proc is covered can't be told")}
+	case !f.Value && in.Kind == spec.KindSandbox:
+		return waits(f.Source)
+	case !f.Value:
+		return nil
+	case spec.Is(in.Privileged, true) && in.Kind != spec.KindSandbox:
+		return nil
+	case r.allowInUserNamespace && spec.InUserNamespace(in):
+		if in.UserNamespace.Certainty == spec.Assumed {
+			return []finding{assumption(in.UserNamespace.Source, "the user namespace is taken as the pod's own, in which /proc may be unmasked")}
+		}
+		return nil
+	}
+	return []finding{violated(f.Source, "/proc is not masked")}
+}
