@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nodeadmit/nodeadmit/internal/strictyaml"
 	"github.com/nodeadmit/nodeadmit/pkg/spec"
 )
 
@@ -30,17 +31,17 @@ var capabilitiesControl = Control{
 		}
 		return capabilities{allowAdd: baselineCapabilities}
 	},
-	parse: func(d *decoder, settings *object, preset rule) rule {
+	parse: func(d *decoder, settings *strictyaml.Object, preset rule) rule {
 		var r capabilities
 		if p, ok := preset.(capabilities); ok {
 			r.allowAdd = slices.Clone(p.allowAdd)
 		}
-		for _, f := range settings.fields {
-			switch f.name {
+		for _, f := range settings.Fields {
+			switch f.Name {
 			case "allowAdd":
 				r.allowAdd = append(r.allowAdd, d.capabilities(f)...)
 			default:
-				d.unknownField(settings, f, "allowAdd")
+				d.UnknownField(settings, f, "allowAdd")
 			}
 		}
 		return r
@@ -99,12 +100,12 @@ var knownCapabilities = []string{
 	"SYS_TTY_CONFIG", "WAKE_ALARM",
 }
 
-func (d *decoder) capabilities(f field) []string {
+func (d *decoder) capabilities(f strictyaml.Field) []string {
 	var out []string
-	for _, item := range d.list(f) {
-		name := spec.CapabilityName(d.str(item))
+	for _, item := range d.List(f) {
+		name := spec.CapabilityName(d.Str(item))
 		if name != allCapabilities && !contains(knownCapabilities, name) {
-			d.errorf(item.node, "unknown capability %q%s", item.node.Value, nearest(name, knownCapabilities))
+			d.Errorf(item.Node, "unknown capability %q%s", item.Node.Value, strictyaml.Nearest(name, knownCapabilities))
 		}
 		out = append(out, name)
 	}

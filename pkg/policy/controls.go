@@ -3,6 +3,7 @@ package policy
 import (
 	"slices"
 
+	"github.com/nodeadmit/nodeadmit/internal/strictyaml"
 	"github.com/nodeadmit/nodeadmit/pkg/spec"
 )
 
@@ -53,7 +54,7 @@ type Control struct {
 	preset func(Level, Version) rule
 	// parse returns the rule that a policy's settings make of the preset's,
 	// which is nil if the level doesn't restrict this.
-	parse func(d *decoder, settings *object, preset rule) rule
+	parse func(d *decoder, settings *strictyaml.Object, preset rule) rule
 }
 
 // Controls returns all controls, most serious first.
@@ -89,14 +90,14 @@ func baselineUp(l Level) bool { return l == Baseline || l == Restricted }
 // allow is the setting of the controls that only permit or refuse.
 type allow bool
 
-func (d *decoder) allowSetting(settings *object) bool {
+func (d *decoder) allowSetting(settings *strictyaml.Object) bool {
 	ok := false
-	for _, f := range settings.fields {
-		if f.name == "allow" {
-			ok = d.boolean(f)
+	for _, f := range settings.Fields {
+		if f.Name == "allow" {
+			ok = d.Bool(f)
 			continue
 		}
-		d.unknownField(settings, f, "allow")
+		d.UnknownField(settings, f, "allow")
 	}
 	return ok
 }

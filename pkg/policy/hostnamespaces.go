@@ -1,6 +1,9 @@
 package policy
 
-import "github.com/nodeadmit/nodeadmit/pkg/spec"
+import (
+	"github.com/nodeadmit/nodeadmit/internal/strictyaml"
+	"github.com/nodeadmit/nodeadmit/pkg/spec"
+)
 
 // hostNetwork, hostPID, hostIPC
 //
@@ -41,7 +44,7 @@ func hostNamespaceControl(name, word string, fact namespaceFact) Control {
 			}
 			return hostNamespace{word: word, fact: fact}
 		},
-		parse: func(d *decoder, settings *object, _ rule) rule {
+		parse: func(d *decoder, settings *strictyaml.Object, _ rule) rule {
 			return hostNamespace{word: word, fact: fact, allow: d.allowSetting(settings)}
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/nodeadmit/nodeadmit/internal/strictyaml"
 	"github.com/nodeadmit/nodeadmit/pkg/spec"
 )
 
@@ -35,16 +36,16 @@ var hostPathsControl = Control{
 		}
 		return hostPaths{}
 	},
-	parse: func(d *decoder, settings *object, _ rule) rule {
+	parse: func(d *decoder, settings *strictyaml.Object, _ rule) rule {
 		var r hostPaths
-		for _, f := range settings.fields {
-			switch f.name {
+		for _, f := range settings.Fields {
+			switch f.Name {
 			case "allow":
-				for _, item := range d.list(f) {
+				for _, item := range d.List(f) {
 					r.allow = append(r.allow, d.hostPath(item))
 				}
 			default:
-				d.unknownField(settings, f, "allow")
+				d.UnknownField(settings, f, "allow")
 			}
 		}
 		return r
@@ -58,25 +59,25 @@ type allowedPath struct {
 
 type hostPaths struct{ allow []allowedPath }
 
-func (d *decoder) hostPath(f field) allowedPath {
+func (d *decoder) hostPath(f strictyaml.Field) allowedPath {
 	var out allowedPath
-	o := d.object(f)
-	for _, f := range o.fields {
-		switch f.name {
+	o := d.Object(f)
+	for _, f := range o.Fields {
+		switch f.Name {
 		case "pathPrefix":
-			p := d.str(f)
+			p := d.Str(f)
 			if !path.IsAbs(p) || path.Clean(p) != p {
-				d.errorf(f.node, "pathPrefix %q: want an absolute path without \".\", \"..\", double or trailing slashes", p)
+				d.Errorf(f.Node, "pathPrefix %q: want an absolute path without \".\", \"..\", double or trailing slashes", p)
 			}
 			out.prefix = canonical(p)
 		case "readOnly":
-			out.readOnly = d.boolean(f)
+			out.readOnly = d.Bool(f)
 		default:
-			d.unknownField(o, f, "pathPrefix", "readOnly")
+			d.UnknownField(o, f, "pathPrefix", "readOnly")
 		}
 	}
 	if out.prefix == "" {
-		d.errorf(f.node, "pathPrefix is missing")
+		d.Errorf(f.Node, "pathPrefix is missing")
 	}
 	return out
 }

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -14,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	yaml "go.yaml.in/yaml/v3"
+	"github.com/nodeadmit/nodeadmit/internal/strictyaml"
 )
 
 // MaxFileSize bounds one policy file, in bytes.
@@ -52,7 +51,7 @@ func Load(name string, o LoadOptions) (*Set, error) {
 		}
 		for _, p := range policies {
 			if i := slices.IndexFunc(set.Policies, func(q *Policy) bool { return q.Name == p.Name }); i >= 0 {
-				errs = append(errs, &Error{File: file, Text: fmt.Sprintf("policy %q is already defined in %s", p.Name, set.Policies[i].File)})
+				errs = append(errs, &strictyaml.Error{File: file, Text: fmt.Sprintf("policy %q is already defined in %s", p.Name, set.Policies[i].File)})
 			}
 			set.Policies = append(set.Policies, p)
 		}
@@ -136,92 +135,63 @@ func readFile(name string, o LoadOptions) ([]byte, error) {
 
 // Parse reads the NodePolicy documents of one file. name is for messages.
 func Parse(name string, data []byte) ([]*Policy, error) {
-	d := &decoder{file: name}
+	yaml, documents := strictyaml.Documents(name, data)
+	d := &decoder{yaml}
 	var out []*Policy
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	for {
-		var doc yaml.Node
-		err := dec.Decode(&doc)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			d.errorf(nil, "%s", yamlError(err))
-			break
-		}
-		if len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
-			continue
-		}
-		if p := d.policy(field{name: "policy", node: doc.Content[0]}); p != nil {
+	for _, f := range documents {
+		if p := d.policy(f); p != nil {
 			p.File = name
 			out = append(out, p)
 		}
 	}
-	return out, errors.Join(d.errs...)
+	return out, errors.Join(d.Errs...)
 }
 
-// yamlError gives the parser's message, which has the line, without its name.
-func yamlError(err error) string {
-	return strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\n", " "), "yaml: ")
-}
+// decoder adds what only policies have.
+type decoder struct{ *strictyaml.Decoder }
 
-func (d *decoder) policy(f field) *Policy {
-	before := len(d.errs)
-	o := d.object(f)
-	if len(d.errs) > before {
+func (d *decoder) policy(f strictyaml.Field) *Policy {
+	before := len(d.Errs)
+	o := d.Object(f)
+	if len(d.Errs) > before {
 		return nil
 	}
 	p := &Policy{Mode: Enforce, Preset: Privileged, Version: Version{latest: true}}
-	if !d.header(o, f) {
+	if !d.Header(o, f, APIVersion, Kind) {
 		return nil
 	}
-	for _, f := range o.fields {
-		switch f.name {
+	for _, f := range o.Fields {
+		switch f.Name {
 		case "apiVersion", "kind":
 		case "metadata":
-			d.metadata(d.object(f), p)
+			d.metadata(d.Object(f), p)
 		case "spec":
-			d.spec(d.object(f), p)
+			d.spec(d.Object(f), p)
 		default:
-			d.unknownField(o, f, "apiVersion", "kind", "metadata", "spec")
+			d.UnknownField(o, f, "apiVersion", "kind", "metadata", "spec")
 		}
 	}
 	if p.Name == "" {
-		d.errorf(f.node, "metadata.name is missing")
+		d.Errorf(f.Node, "metadata.name is missing")
 	}
-	if _, ok := o.get("spec"); !ok {
-		d.errorf(f.node, "spec is missing")
+	if _, ok := o.Get("spec"); !ok {
+		d.Errorf(f.Node, "spec is missing")
 	}
 	return p
 }
 
-func (d *decoder) header(o *object, at field) bool {
-	for _, want := range []struct{ name, value string }{{"apiVersion", APIVersion}, {"kind", Kind}} {
-		f, ok := o.get(want.name)
-		if !ok {
-			d.errorf(at.node, "%s is missing: want %s", want.name, want.value)
-			return false
-		}
-		if f.node.Value != want.value {
-			d.errorf(f.node, "%s is %q: want %s", want.name, f.node.Value, want.value)
-			return false
-		}
-	}
-	return true
-}
-
-func (d *decoder) metadata(o *object, p *Policy) {
-	for _, f := range o.fields {
-		switch f.name {
+func (d *decoder) metadata(o *strictyaml.Object, p *Policy) {
+	for _, f := range o.Fields {
+		switch f.Name {
 		case "name":
-			p.Name = d.str(f)
+			p.Name = d.Str(f)
 			if !validName(p.Name) && p.Name != "" {
-				d.errorf(f.node, "name %q: want at most 63 lower-case letters, digits, \"-\" or \".\"", p.Name)
+				d.Errorf(f.Node, "name %q: want at most 63 lower-case letters, digits, \"-\" or \".\"", p.Name)
 			}
 		case "labels", "annotations":
-			d.object(f)
+			d.Object(f)
 		default:
-			d.unknownField(o, f, "name", "labels", "annotations")
+			d.UnknownField(o, f, "name", "labels", "annotations")
 		}
 	}
 }
@@ -235,47 +205,47 @@ func validName(s string) bool {
 	return s != "" && len(s) <= 63
 }
 
-func (d *decoder) spec(o *object, p *Policy) {
-	var controls *object
-	for _, f := range o.fields {
-		switch f.name {
+func (d *decoder) spec(o *strictyaml.Object, p *Policy) {
+	var controls *strictyaml.Object
+	for _, f := range o.Fields {
+		switch f.Name {
 		case "mode":
-			p.Mode = choice(d, f, Enforce, Audit)
+			p.Mode = strictyaml.Choice(d.Decoder, f, Enforce, Audit)
 		case "preset":
-			p.Preset = choice(d, f, Privileged, Baseline, Restricted)
+			p.Preset = strictyaml.Choice(d.Decoder, f, Privileged, Baseline, Restricted)
 		case "version":
-			v, err := ParseVersion(d.str(f))
+			v, err := ParseVersion(d.Str(f))
 			if err != nil {
-				d.errorf(f.node, "%v", err)
+				d.Errorf(f.Node, "%v", err)
 			}
 			p.Version = v
 		case "controls":
-			controls = d.object(f)
+			controls = d.Object(f)
 		case "exemptions":
-			for _, item := range d.list(f) {
+			for _, item := range d.List(f) {
 				p.exemptions = append(p.exemptions, d.exemption(item))
 			}
 		default:
-			d.unknownField(o, f, "mode", "preset", "version", "controls", "exemptions")
+			d.UnknownField(o, f, "mode", "preset", "version", "controls", "exemptions")
 		}
 	}
 	d.controls(controls, p)
 }
 
 // controls puts the policy's settings over the preset's.
-func (d *decoder) controls(o *object, p *Policy) {
+func (d *decoder) controls(o *strictyaml.Object, p *Policy) {
 	if o != nil {
-		for _, f := range o.fields {
-			if !contains(ControlNames(), f.name) {
-				d.errorf(f.key, "unknown control %q%s", f.name, nearest(f.name, ControlNames()))
+		for _, f := range o.Fields {
+			if !contains(ControlNames(), f.Name) {
+				d.Errorf(f.Key, "unknown control %q%s", f.Name, strictyaml.Nearest(f.Name, ControlNames()))
 			}
 		}
 	}
 	for _, c := range Controls() {
 		a := activeControl{control: c, rule: c.preset(p.Preset, p.Version), mode: p.Mode}
 		if o != nil {
-			if f, ok := o.get(c.Name); ok {
-				a.rule = c.parse(d, d.common(d.object(f), &a), a.rule)
+			if f, ok := o.Get(c.Name); ok {
+				a.rule = c.parse(d, d.common(d.Object(f), &a), a.rule)
 			}
 		}
 		if a.rule != nil {
@@ -285,63 +255,63 @@ func (d *decoder) controls(o *object, p *Policy) {
 }
 
 // common takes the settings that every control has out of its object.
-func (d *decoder) common(o *object, a *activeControl) *object {
-	own := &object{name: o.name}
-	for _, f := range o.fields {
-		switch f.name {
+func (d *decoder) common(o *strictyaml.Object, a *activeControl) *strictyaml.Object {
+	own := &strictyaml.Object{Name: o.Name}
+	for _, f := range o.Fields {
+		switch f.Name {
 		case "mode":
-			a.mode = choice(d, f, Enforce, Audit)
+			a.mode = strictyaml.Choice(d.Decoder, f, Enforce, Audit)
 		case "onUndetermined":
-			a.undeterminedAllowed = choice(d, f, "Deny", "Allow") == "Allow"
+			a.undeterminedAllowed = strictyaml.Choice(d.Decoder, f, "Deny", "Allow") == "Allow"
 		default:
-			own.fields = append(own.fields, f)
+			own.Fields = append(own.Fields, f)
 		}
 	}
 	return own
 }
 
-func (d *decoder) exemption(f field) exemption {
+func (d *decoder) exemption(f strictyaml.Field) exemption {
 	var e exemption
-	o := d.object(f)
-	for _, f := range o.fields {
-		switch f.name {
+	o := d.Object(f)
+	for _, f := range o.Fields {
+		switch f.Name {
 		case "name":
-			e.name = d.str(f)
+			e.name = d.Str(f)
 		case "match":
-			m := d.object(f)
-			for _, f := range m.fields {
+			m := d.Object(f)
+			for _, f := range m.Fields {
 				target := map[string]*string{
 					"namespace": &e.match.namespace, "pod": &e.match.pod,
 					"container": &e.match.container, "image": &e.match.image,
-				}[f.name]
+				}[f.Name]
 				if target == nil {
-					d.unknownField(m, f, "namespace", "pod", "container", "image")
+					d.UnknownField(m, f, "namespace", "pod", "container", "image")
 					continue
 				}
-				*target = d.str(f)
+				*target = d.Str(f)
 				if _, err := path.Match(*target, ""); err != nil || *target == "" {
-					d.errorf(f.node, "pattern %q can't match: want text with *, ? or [a-z]", *target)
+					d.Errorf(f.Node, "pattern %q can't match: want text with *, ? or [a-z]", *target)
 				}
 			}
 		case "controls":
-			for _, item := range d.list(f) {
-				name := d.str(item)
+			for _, item := range d.List(f) {
+				name := d.Str(item)
 				if !contains(ControlNames(), name) {
-					d.errorf(item.node, "unknown control %q%s", name, nearest(name, ControlNames()))
+					d.Errorf(item.Node, "unknown control %q%s", name, strictyaml.Nearest(name, ControlNames()))
 				}
 				e.controls = append(e.controls, name)
 			}
 		default:
-			d.unknownField(o, f, "name", "match", "controls")
+			d.UnknownField(o, f, "name", "match", "controls")
 		}
 	}
 	switch {
 	case e.name == "":
-		d.errorf(f.node, "an exemption has no name")
+		d.Errorf(f.Node, "an exemption has no name")
 	case e.match == match{}:
-		d.errorf(f.node, "exemption %q matches everything: want match with namespace, pod, container or image", e.name)
+		d.Errorf(f.Node, "exemption %q matches everything: want match with namespace, pod, container or image", e.name)
 	case len(e.controls) == 0:
-		d.errorf(f.node, "exemption %q names no controls", e.name)
+		d.Errorf(f.Node, "exemption %q names no controls", e.name)
 	}
 	return e
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"strings"
 
+	"github.com/nodeadmit/nodeadmit/internal/strictyaml"
 	"github.com/nodeadmit/nodeadmit/pkg/spec"
 )
 
@@ -26,7 +27,7 @@ var privilegedControl = Control{
 		}
 		return privileged{}
 	},
-	parse: func(d *decoder, settings *object, _ rule) rule {
+	parse: func(d *decoder, settings *strictyaml.Object, _ rule) rule {
 		return privileged{allow: d.allowSetting(settings)}
 	},
 }

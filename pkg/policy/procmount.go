@@ -1,6 +1,9 @@
 package policy
 
-import "github.com/nodeadmit/nodeadmit/pkg/spec"
+import (
+	"github.com/nodeadmit/nodeadmit/internal/strictyaml"
+	"github.com/nodeadmit/nodeadmit/pkg/spec"
+)
 
 // procMount
 //
@@ -24,22 +27,22 @@ var procMountControl = Control{
 		}
 		return procMount{allowInUserNamespace: l == Baseline && v.atLeast(35)}
 	},
-	parse: func(d *decoder, settings *object, preset rule) rule {
+	parse: func(d *decoder, settings *strictyaml.Object, preset rule) rule {
 		r, _ := preset.(procMount)
-		for _, f := range settings.fields {
-			switch f.name {
+		for _, f := range settings.Fields {
+			switch f.Name {
 			case "allow":
-				for _, item := range d.list(f) {
-					switch d.str(item) {
+				for _, item := range d.List(f) {
+					switch d.Str(item) {
 					case "Unmasked":
 						r.allow = true
 					case "Default":
 					default:
-						d.errorf(item.node, "unknown proc mount type %q: want Default or Unmasked", item.node.Value)
+						d.Errorf(item.Node, "unknown proc mount type %q: want Default or Unmasked", item.Node.Value)
 					}
 				}
 			default:
-				d.unknownField(settings, f, "allow")
+				d.UnknownField(settings, f, "allow")
 			}
 		}
 		return r
