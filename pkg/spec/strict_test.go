@@ -334,11 +334,12 @@ func spec30KB(tb testing.TB) []byte {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	profile := doc.Spec.Linux.Seccomp.Syscalls
+	rules := &doc.Spec.Linux.Seccomp.Syscalls
+	names := (*rules)[0].Names
 	var data []byte
 	for len(data) < 30000 {
-		n := len(doc.Spec.Linux.Seccomp.Syscalls)
-		doc.Spec.Linux.Seccomp.Syscalls = append(doc.Spec.Linux.Seccomp.Syscalls, profile[n%len(profile)])
+		n := len(*rules) % (len(names) - 10)
+		*rules = append(*rules, specs.LinuxSyscall{Names: names[n : n+10], Action: specs.ActAllow})
 		data = marshal(tb, doc.Spec)
 	}
 	return data
