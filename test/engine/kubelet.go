@@ -27,12 +27,12 @@ func (e *Engine) Kubelet() *Kubelet { return &Kubelet{e} }
 // Step is where a pod's start failed.
 type Step string
 
-// The steps, in order. Pull to Start are done for each container.
+// The steps, in order. All but the first are done for each container.
 const (
-	Sandbox Step = "RunPodSandbox"
-	Pull    Step = "PullImage"
-	Create  Step = "CreateContainer"
-	Launch  Step = "StartContainer"
+	StepSandbox Step = "RunPodSandbox"
+	StepPull    Step = "PullImage"
+	StepCreate  Step = "CreateContainer"
+	StepStart   Step = "StartContainer"
 )
 
 // Failure is why a pod didn't start.
@@ -79,7 +79,7 @@ func (k *Kubelet) Run(ctx context.Context, pod Pod) (*Running, error) {
 	s, err := k.engine.Runtime().RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: r.sandbox, RuntimeHandler: pod.Handler})
 	if err != nil {
 		// SyncPod: events.FailedCreatePodSandBox.
-		r.Failure = &Failure{Sandbox, "", err, fmt.Sprintf("Failed to create pod sandbox: %v", err)}
+		r.Failure = &Failure{StepSandbox, "", err, fmt.Sprintf("Failed to create pod sandbox: %v", err)}
 		return r, nil
 	}
 	r.SandboxID = s.PodSandboxId
@@ -96,12 +96,12 @@ func (k *Kubelet) Run(ctx context.Context, pod Pod) (*Running, error) {
 func (k *Kubelet) startContainer(ctx context.Context, r *Running, c Container) *Failure {
 	image := &cri.ImageSpec{Image: c.Image, UserSpecifiedImage: c.Image}
 	if _, err := k.engine.Images().ImageStatus(ctx, &cri.ImageStatusRequest{Image: image}); err != nil {
-		return &Failure{Pull, c.Name, err, fmt.Sprintf("Failed to inspect image %q: %v", c.Image, err)}
+		return &Failure{StepPull, c.Name, err, fmt.Sprintf("Failed to inspect image %q: %v", c.Image, err)}
 	}
 	r.Pulls++
 	pulled, err := k.engine.Images().PullImage(ctx, &cri.PullImageRequest{Image: image, SandboxConfig: r.sandbox})
 	if err != nil {
-		return &Failure{Pull, c.Name, err, fmt.Sprintf("Failed to pull image %q: %v", c.Image, err)}
+		return &Failure{StepPull, c.Name, err, fmt.Sprintf("Failed to pull image %q: %v", c.Image, err)}
 	}
 	config := k.containerConfig(r, c)
 	config.Image = &cri.ImageSpec{Image: pulled.ImageRef, UserSpecifiedImage: c.Image}
@@ -110,12 +110,12 @@ func (k *Kubelet) startContainer(ctx context.Context, r *Running, c Container) *
 	})
 	if err != nil {
 		// events.FailedToCreateContainer
-		return &Failure{Create, c.Name, err, "Error: " + status.Convert(err).Message()}
+		return &Failure{StepCreate, c.Name, err, "Error: " + status.Convert(err).Message()}
 	}
 	r.Containers[c.Name] = made.ContainerId
 	if _, err := k.engine.Runtime().StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
 		// events.FailedToStartContainer
-		return &Failure{Launch, c.Name, err, "Error: " + status.Convert(err).Message()}
+		return &Failure{StepStart, c.Name, err, "Error: " + status.Convert(err).Message()}
 	}
 	return nil
 }
@@ -272,7 +272,7 @@ func (k *Kubelet) containerConfig(r *Running, c Container) *cri.ContainerConfig 
 		Metadata: &cri.ContainerMetadata{Name: c.Name},
 		Command:  c.Command,
 		Envs: []*cri.KeyValue{
-			{Key: "KUBERNETES_SERVICE_HOST", Value: "10.96.0.1"}, {Key: "KUBERNETES_SERVICE_PORT", Value: "443"},
+			{Key: "KUBERNETES_SERVICE_HOST", Value: []byte("10.96.0.1")}, {Key: "KUBERNETES_SERVICE_PORT", Value: []byte("443")},
 		},
 		Mounts:  mounts,
 		Labels:  labels,
