@@ -493,3 +493,26 @@ func MaybeJudged(args []string) bool {
 func (o *outcome) maybe() bool {
 	return o.result == fails || o.unknownGlobal != "" || judgedName(strings.TrimSpace(o.name))
 }
+
+// LogFile is the file that the global --log names, whatever the grammar, "" if it
+// names none: for the front's own errors, which an engine shows only from there.
+// crun's "file:" is taken off; its other schemes name no file.
+func LogFile(args []string) string {
+	r := &reader{g: Runc}
+	for _, o := range []outcome{r.runcGlobal(cli1New, args), (&reader{g: Crun}).crunGlobal(args)} {
+		log := ""
+		for _, f := range o.flags {
+			if f.Global && !f.Unknown && f.Name == "log" {
+				log = f.Value
+			}
+		}
+		if log == "" {
+			continue
+		}
+		if strings.HasPrefix(log, "journald:") || strings.HasPrefix(log, "syslog:") {
+			return ""
+		}
+		return strings.TrimPrefix(log, "file:")
+	}
+	return ""
+}

@@ -1,0 +1,1 @@
+// Empty: lets the functions that main.go links by name have no body.
