@@ -18,7 +18,7 @@ spec: {mode: Enforce, preset: baseline}
 
 // Build builds the project's programs, static, into a directory.
 func Build(dir string) error {
-	c := exec.Command("go", "build", "-trimpath", "-o", dir+"/",
+	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", dir+"/",
 		"github.com/nodeadmit/nodeadmit/cmd/runtime-wrapper", "github.com/nodeadmit/nodeadmit/cmd/runtime-judge",
 		"github.com/nodeadmit/nodeadmit/cmd/oci-hook", "github.com/nodeadmit/nodeadmit/cmd/nodeadmit")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -138,7 +138,7 @@ func Pause() (*Image, error) {
 	}
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "pause")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "github.com/nodeadmit/nodeadmit/test/images/pause")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", program, "github.com/nodeadmit/nodeadmit/test/images/pause")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build pause: %w\n%s", err, out)
