@@ -327,8 +327,6 @@ func (r *reader) read(all []outcome, args []string) []outcome {
 			continue
 		case len(o.args) > 1:
 			reason = "more than one container id"
-		case o.args[0] == "":
-			reason = "the container's id is empty"
 		default:
 			continue
 		}
@@ -339,6 +337,9 @@ func (r *reader) read(all []outcome, args []string) []outcome {
 
 // check refuses what no version is certain to read as written.
 func (c *Command) check(args []string) error {
+	if c.ID == "" { // a runtime notices only after it has read the bundle
+		return &Error{c.Grammar, "the container's id is empty", c.Name}
+	}
 	if c.Grammar == Runc {
 		// urfave/cli v3 trims words, and its releases differ in which.
 		for _, a := range args {

@@ -55,6 +55,7 @@ func TestParse(t *testing.T) {
 		{"a missing id is refused", Runc, "create --bundle /b", refused, "", "", "", "", ""},
 		{"two ids are refused", Runc, "create --bundle /b ID ID2", refused, "", "", "", "", ""},
 		{"an empty id is refused", Runc, "create --bundle /b ''", refused, "", "", "", "", ""},
+		{"an empty id after a flag that only some versions see is refused", Runc, "run _--bundle --help ''", refused, "", "", "", "", ""},
 		{"a missing value is refused", Runc, "create ID --bundle", refused, "", "", "", "", ""},
 		{"a word with white space around it is refused", Runc, "create _--bundle=/b ID", refused, "", "", "", "", ""},
 		{"a bundle with white space at its end is refused", Runc, "create --bundle=/b_ ID", refused, "", "", "", "", ""},
