@@ -2,15 +2,15 @@ package ociargs
 
 import "strings"
 
-// The ways in which runc's versions read a command line. runc 1.0 and 1.1 pin
-// urfave/cli v1.22.1, runc 1.2 to 1.5 use 1.22.14 and later; distributions build
-// with what they have (Debian 12: runc 1.1.5 with 1.22.9), so the ones between
-// count too. runc 1.6 uses urfave/cli v3.
+// The ways in which runc's versions read a command line. runc 1.0.3 and 1.1.15 pin
+// urfave/cli v1.22.1, runc 1.5.3 has 1.22.17; distributions build with what they
+// have (Debian 12: 1.22.9), so the ones between count too. runc 1.6.0-rc.1 has
+// urfave/cli v3.14.0.
 type runcDialect uint8
 
 const (
-	cli1New runcDialect = iota // v1.22.6 to v1.22.17
-	cli1Mid                    // v1.22.2 to v1.22.5
+	cli1New runcDialect = iota // v1.22.9, .10, .12 and .17
+	cli1Mid                    // v1.22.2, .4 and .5
 	cli1Old                    // v1.22.1
 	cli3
 	runcDialects

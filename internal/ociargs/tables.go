@@ -35,7 +35,7 @@ var (
 	}
 	runcCreate = [...]flagDef{
 		{"bundle", 'b', valueFlag},
-		{"config", 0, valueFlag}, // in no release; on the development branch after 1.6.0-rc.1
+		{"config", 0, valueFlag}, // in no release up to 1.6.0-rc.1; seen in commit 023c562d
 		{"console-socket", 0, valueFlag},
 		{"pidfd-socket", 0, valueFlag}, // 1.2
 		{"pid-file", 0, valueFlag},
@@ -109,8 +109,9 @@ var (
 	}
 )
 
-// crun 1.8 to 1.24: options of src/crun.c, create.c, run.c, restore.c and exec.c,
-// and the options that argp adds to each (glibc argp/argp-parse.c).
+// crun 1.8.1 (its own help) and newer (src/crun.c at 49e080a1, create.c and run.c at
+// 044c89d2, restore.c at ce0987c5, exec.c at 4392ebc8), and the options that argp
+// adds to each (glibc argp/argp-parse.c).
 var (
 	argpBuiltin = [...]flagDef{
 		{"help", '?', stopFlag},
