@@ -29,9 +29,9 @@ e2e: ## tests on real containerds, as root; their output is shown as they go
 	NODEADMIT_E2E=1 go test -count=1 -p 1 -timeout 15m -v ./test/engine ./test/e2e
 
 .PHONY: demo
-demo: ## see it refuse pods on a private containerd, as root
-	test/prerequisites.sh distribution
-	go run -buildvcs=false ./test/demo $(DEMOFLAGS)
+demo: ## see it refuse pods on a private containerd, as root (ENGINES="distribution module": on containerd 2 as well)
+	test/prerequisites.sh $(or $(ENGINES),distribution)
+	go run -buildvcs=false ./test/demo $(ENGINES)
 
 .PHONY: bench
 bench: prerequisites build ## what it costs, as ratios of one run; as root

@@ -293,6 +293,15 @@ func (e *Engine) Log() string {
 	return string(data)
 }
 
+// LogTail returns the last lines of Log.
+func (e *Engine) LogTail(lines int) string { return tail(e.Log(), lines) }
+
+// Command returns a command that runs where containerd runs, in its mount
+// namespace.
+func (e *Engine) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "nsenter", append([]string{fmt.Sprintf("--mount=/proc/%d/ns/mnt", e.PID), "--", name}, args...)...)
+}
+
 // Mounts returns the mount points in containerd's namespace below a directory.
 func (e *Engine) Mounts(below string) ([]string, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", e.PID))

@@ -52,10 +52,13 @@ type InstallOptions struct {
 	Config string
 }
 
-// InstallBefore installs nodeadmit for an engine that is to start in base: see
-// Install.
+// InstallBefore is Install for an engine that is to start in base. Dir is a name
+// in base, "nodeadmit" if empty.
 func InstallBefore(base string, o InstallOptions) (*Installation, error) {
-	o.Dir = filepath.Join(base, "nodeadmit")
+	if o.Dir == "" {
+		o.Dir = "nodeadmit"
+	}
+	o.Dir = filepath.Join(base, o.Dir)
 	o.EngineRoots = []string{filepath.Join(base, "root"), filepath.Join(base, "state")}
 	o.KubeletRoots = []string{filepath.Join(base, "kubelet")}
 	return Install(o)

@@ -42,9 +42,9 @@ type Failure struct {
 	Container string
 	// Err is what the engine answered.
 	Err error
-	// Event is the message of the kubelet's event, as "kubectl describe pod"
-	// shows it.
-	Event string
+	// Reason and Event are the kubelet's event, as "kubectl describe pod" shows
+	// it.
+	Reason, Event string
 }
 
 func (f *Failure) Error() string { return fmt.Sprintf("%s: %v", f.Step, f.Err) }
@@ -79,7 +79,7 @@ func (k *Kubelet) Run(ctx context.Context, pod Pod) (*Running, error) {
 	s, err := k.engine.Runtime().RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: r.sandbox, RuntimeHandler: pod.Handler})
 	if err != nil {
 		// SyncPod: events.FailedCreatePodSandBox.
-		r.Failure = &Failure{StepSandbox, "", err, fmt.Sprintf("Failed to create pod sandbox: %v", err)}
+		r.Failure = &Failure{StepSandbox, "", err, "FailedCreatePodSandBox", fmt.Sprintf("Failed to create pod sandbox: %v", err)}
 		return r, nil
 	}
 	r.SandboxID = s.PodSandboxId
@@ -96,12 +96,12 @@ func (k *Kubelet) Run(ctx context.Context, pod Pod) (*Running, error) {
 func (k *Kubelet) startContainer(ctx context.Context, r *Running, c Container) *Failure {
 	image := &cri.ImageSpec{Image: c.Image, UserSpecifiedImage: c.Image}
 	if _, err := k.engine.Images().ImageStatus(ctx, &cri.ImageStatusRequest{Image: image}); err != nil {
-		return &Failure{StepPull, c.Name, err, fmt.Sprintf("Failed to inspect image %q: %v", c.Image, err)}
+		return &Failure{StepPull, c.Name, err, "InspectFailed", fmt.Sprintf("Failed to inspect image %q: %v", c.Image, err)}
 	}
 	r.Pulls++
 	pulled, err := k.engine.Images().PullImage(ctx, &cri.PullImageRequest{Image: image, SandboxConfig: r.sandbox})
 	if err != nil {
-		return &Failure{StepPull, c.Name, err, fmt.Sprintf("Failed to pull image %q: %v", c.Image, err)}
+		return &Failure{StepPull, c.Name, err, "Failed", fmt.Sprintf("Failed to pull image %q: %v", c.Image, err)}
 	}
 	config := k.containerConfig(r, c)
 	config.Image = &cri.ImageSpec{Image: pulled.ImageRef, UserSpecifiedImage: c.Image}
@@ -110,12 +110,12 @@ func (k *Kubelet) startContainer(ctx context.Context, r *Running, c Container) *
 	})
 	if err != nil {
 		// events.FailedToCreateContainer
-		return &Failure{StepCreate, c.Name, err, "Error: " + status.Convert(err).Message()}
+		return &Failure{StepCreate, c.Name, err, "Failed", "Error: " + status.Convert(err).Message()}
 	}
 	r.Containers[c.Name] = made.ContainerId
 	if _, err := k.engine.Runtime().StartContainer(ctx, &cri.StartContainerRequest{ContainerId: made.ContainerId}); err != nil {
 		// events.FailedToStartContainer
-		return &Failure{StepStart, c.Name, err, "Error: " + status.Convert(err).Message()}
+		return &Failure{StepStart, c.Name, err, "Failed", "Error: " + status.Convert(err).Message()}
 	}
 	return nil
 }
