@@ -97,14 +97,21 @@ func (c *Command) Judged() bool { return judgedName(c.Name) && !c.Help }
 // it was called in, except for the very word "config.json", which is the bundle's
 // (crun src/run.c, crun_command_run).
 func (c *Command) ConfigPath() string {
-	if c.Config != "" && c.Config != "config.json" {
+	if c.OwnConfig() {
 		return c.Config
 	}
 	if c.Bundle == "" {
-		return "config.json"
+		return ConfigName
 	}
-	return c.Bundle + "/config.json"
+	return c.Bundle + "/" + ConfigName
 }
+
+// OwnConfig tells whether the runtime reads a configuration other than the
+// bundle's config.json.
+func (c *Command) OwnConfig() bool { return c.Config != "" && c.Config != ConfigName }
+
+// ConfigName is the bundle's configuration.
+const ConfigName = "config.json"
 
 // Canonical returns the argv, without argv[0], to hand to the runtime. Of a judged
 // command it is rebuilt from the parse, in the form that every version of the

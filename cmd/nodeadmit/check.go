@@ -1,0 +1,254 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nodeadmit/nodeadmit/internal/host"
+	"github.com/nodeadmit/nodeadmit/internal/report"
+	"github.com/nodeadmit/nodeadmit/pkg/policy"
+	"github.com/nodeadmit/nodeadmit/pkg/spec"
+)
+
+// source says which document a command looks at, and how.
+type source struct {
+	bundle, file string
+	engine       string
+	id           string
+	live         bool
+	kubeletRoots []string
+	engineRoots  []string
+	defaultCaps  []string
+}
+
+func (s *source) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.bundle, "bundle", "", "bundle directory that holds a config.json")
+	f.StringVar(&s.file, "spec", "", "config.json to read, or - for stdin")
+	f.StringVar(&s.engine, "engine", string(spec.Containerd), "engine that wrote the bundle: containerd, crio, podman, docker or none")
+	f.StringVar(&s.id, "id", "", "container id, as the runtime is told it (default: the end of linux.cgroupsPath)")
+	f.BoolVar(&s.live, "live", false, "look at this machine: resolve namespaces, symbolic links and mounts")
+	f.StringSliceVar(&s.kubeletRoots, "kubelet-root", nil, "the kubelet's --root-dir (default /var/lib/kubelet)")
+	f.StringSliceVar(&s.engineRoots, "engine-root", nil, "directories in which the engine keeps its files (default: the engine's own)")
+	f.StringSliceVar(&s.defaultCaps, "default-capabilities", nil, "capabilities that the engine gives by default (default: the engine's own)")
+	cmd.MarkFlagsMutuallyExclusive("bundle", "spec")
+	_ = cmd.MarkFlagDirname("bundle")
+	_ = cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions([]string{"containerd", "crio", "podman", "docker", "none"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// given reports whether a document was named.
+func (s *source) given() bool { return s.bundle != "" || s.file != "" }
+
+// read reads the document and maps it.
+func (s *source) read(stdin io.Reader) (*spec.Intent, error) {
+	dialect, err := spec.ParseDialect(s.engine)
+	if err != nil {
+		return nil, err
+	}
+	engine := spec.NewEngine(dialect)
+	if s.kubeletRoots != nil {
+		engine.KubeletRoots = s.kubeletRoots
+	}
+	if s.engineRoots != nil {
+		engine.Roots = s.engineRoots
+	}
+	if s.defaultCaps != nil {
+		engine.DefaultCapabilities = nil
+		for _, c := range s.defaultCaps {
+			engine.DefaultCapabilities = append(engine.DefaultCapabilities, spec.CapabilityName(c))
+		}
+	}
+	var doc *spec.Document
+	switch {
+	case s.bundle != "":
+		doc, err = spec.ReadBundle(s.bundle)
+	case s.file == "-":
+		doc, err = spec.Read(stdin)
+	default:
+		doc, err = spec.ReadFile(s.file)
+	}
+	if err != nil {
+		return nil, err
+	}
+	o := spec.Options{Engine: engine, ID: s.id}
+	if s.live {
+		o.Host = host.New()
+	}
+	in, err := spec.Map(doc, o)
+	if err != nil {
+		return nil, fmt.Errorf("config.json: %w", err)
+	}
+	return in, nil
+}
+
+// checkResult is the output of check -o json.
+type checkResult struct {
+	APIVersion   string             `json:"apiVersion"`
+	Kind         string             `json:"kind"`
+	Decision     string             `json:"decision"`
+	Moment       string             `json:"moment"`
+	Message      string             `json:"message,omitempty"`
+	Pod          *report.Pod        `json:"pod"`
+	Violations   []policy.Violation `json:"violations"`
+	Undetermined []policy.Note      `json:"undetermined"`
+	Assumed      []policy.Note      `json:"assumed"`
+	Exempt       []policy.Note      `json:"exempt,omitempty"`
+	IgnoredKeys  []string           `json:"ignoredAnnotations,omitempty"`
+}
+
+func checkCommand() *cobra.Command {
+	var (
+		src        source
+		policyPath string
+		output     string
+	)
+	cmd := &cobra.Command{
+		Use:   "check --policy PATH (--bundle DIR | --spec FILE)",
+		Short: "Check a policy, or a bundle against it",
+		Long: `Check judges a bundle as the wrapper would, and says what it would say. With
+--policy alone it validates the policy.
+
+Without --live nothing but the files named is looked at: a namespace given by
+path is the host's if the path says so (/proc/1/ns/net), and is else taken as
+the pod's own and listed under "assumed". With --live namespaces, symbolic links
+and mounts are resolved on this machine.
+
+Exit code: 0 allowed, 1 refused, 2 error.`,
+		Example: `  nodeadmit check --policy policies.d
+  nodeadmit check --policy baseline.yaml --bundle . --engine none
+  runc spec && nodeadmit check --policy baseline.yaml --spec config.json --engine none -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := check(cmd, &src, policyPath, output)
+			if err != nil && !errors.Is(err, errRefused) {
+				return showError(cmd, output, err)
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&policyPath, "policy", "", "policy file, or directory of *.yaml, *.yml and *.json files")
+	_ = cmd.MarkFlagRequired("policy")
+	src.flags(cmd)
+	outputFlag(cmd, &output, "text", "json")
+	return cmd
+}
+
+func check(cmd *cobra.Command, src *source, policyPath, output string) error {
+	set, err := policy.Load(policyPath, policy.LoadOptions{})
+	if err != nil {
+		return err
+	}
+	if !src.given() {
+		return showPolicies(cmd.OutOrStdout(), set, output)
+	}
+	in, err := src.read(cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	d := set.Evaluate(in)
+	r := checkResult{
+		APIVersion: apiVersion, Kind: "CheckResult", Decision: report.Word(d.Allowed), Moment: string(in.Kind),
+		Pod:        report.NewPod(in),
+		Violations: orEmpty(d.Violations), Undetermined: orEmpty(d.Undetermined), Assumed: orEmpty(d.Assumed),
+		Exempt: d.Exempt, IgnoredKeys: in.Ignored,
+	}
+	if !d.Allowed {
+		r.Message = d.Refusal(in)
+	}
+	if output == "json" {
+		err = writeJSON(cmd.OutOrStdout(), r)
+	} else {
+		err = showCheck(cmd.OutOrStdout(), in, &r)
+	}
+	if err == nil && !d.Allowed {
+		return errRefused
+	}
+	return err
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// policyResult is the output of check -o json for a policy alone.
+type policyResult struct {
+	APIVersion string       `json:"apiVersion"`
+	Kind       string       `json:"kind"`
+	Digest     string       `json:"digest"`
+	Policies   []policyLine `json:"policies"`
+}
+
+type policyLine struct {
+	Name    string `json:"name"`
+	File    string `json:"file"`
+	Mode    string `json:"mode"`
+	Preset  string `json:"preset"`
+	Version string `json:"version"`
+}
+
+func showPolicies(w io.Writer, set *policy.Set, output string) error {
+	r := policyResult{APIVersion: apiVersion, Kind: "PolicyResult", Digest: set.Digest}
+	for _, p := range set.Policies {
+		r.Policies = append(r.Policies, policyLine{p.Name, p.File, string(p.Mode), string(p.Preset), p.Version.String()})
+	}
+	if output == "json" {
+		return writeJSON(w, r)
+	}
+	for _, p := range r.Policies {
+		if _, err := fmt.Fprintf(w, "%s: policy %q is valid (%s, preset %s %s)\n", p.File, p.Name, p.Mode, p.Preset, p.Version); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func showCheck(w io.Writer, in *spec.Intent, r *checkResult) error {
+	p := &printer{w: w}
+	p.printf("%s: %s (%s)\n", r.Decision, in.Ref(), r.Moment)
+	if r.Message != "" {
+		p.printf("\n%s\n", r.Message)
+	}
+	if len(r.Violations) > 0 {
+		p.printf("\nViolations:\n")
+		for _, v := range r.Violations {
+			p.printf("  %s: %s (%s, %s)\n", v.Control, v.Message, v.Field, v.Mode)
+		}
+	}
+	for _, l := range []struct {
+		title string
+		notes []policy.Note
+	}{{"Undetermined", r.Undetermined}, {"Assumed", r.Assumed}, {"Exempt", r.Exempt}} {
+		if len(l.notes) == 0 {
+			continue
+		}
+		p.printf("\n%s:\n", l.title)
+		for _, n := range l.notes {
+			p.printf("  %s: %s (%s)\n", n.Control, n.Message, n.Field)
+		}
+	}
+	if len(r.IgnoredKeys) > 0 {
+		p.printf("\nIgnored annotations (another engine's, or a pod author's):\n")
+		for _, k := range r.IgnoredKeys {
+			p.printf("  %s\n", spec.Quote(k))
+		}
+	}
+	return p.err
+}
+
+// printer keeps the first error of many writes.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) printf(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format, args...)
+	}
+}

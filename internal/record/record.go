@@ -1,0 +1,132 @@
+// Package record keeps what the wrapper judged, so that the hook can tell
+// whether the runtime got the same.
+package record
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Dir is where records lie. It doesn't survive a reboot, as containers don't.
+const Dir = "/run/nodeadmit/records"
+
+const version = 1
+
+// Record says what was judged for one container.
+type Record struct {
+	Version int `json:"version"`
+	// Root and ID are the runtime's --root and the container's id: together
+	// they name a container.
+	Root   string `json:"root"`
+	ID     string `json:"id"`
+	Bundle string `json:"bundle"`
+	// Digest is that of the config.json as the runtime got it.
+	Digest       string    `json:"digest"`
+	JudgedAt     time.Time `json:"judgedAt"`
+	PolicyDigest string    `json:"policyDigest,omitempty"`
+}
+
+// file is a name that no id can leave the directory by.
+func file(dir, root, id string) string {
+	sum := sha256.Sum256([]byte(root + "\x00" + id))
+	return filepath.Join(dir, hex.EncodeToString(sum[:16])+".json")
+}
+
+// Write stores a record, whole or not at all. The directory is made if needed.
+// Now and then it removes records whose bundle is gone.
+func Write(dir string, r Record) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := trusted(dir); err != nil {
+		return err
+	}
+	r.Version = version
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), file(dir, r.Root, r.ID))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	sweep(dir)
+	return nil
+}
+
+// Read returns the record of a container.
+func Read(dir, root, id string) (Record, error) {
+	if err := trusted(dir); err != nil {
+		return Record{}, err
+	}
+	name := file(dir, root, id)
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return Record{}, err
+	}
+	var r Record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return Record{}, fmt.Errorf("%s: %w", name, err)
+	}
+	if r.Version != version || r.Root != root || r.ID != id {
+		return Record{}, fmt.Errorf("%s: is another container's record", name)
+	}
+	return r, nil
+}
+
+// trusted refuses a directory that others than root could have filled.
+func trusted(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || ok && st.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("%s: want a directory of root's that nobody else may write", dir)
+	}
+	return nil
+}
+
+// sweepAbove is how many records may lie there before gone containers' are
+// looked for.
+const sweepAbove = 512
+
+// sweep removes the records of bundles that are gone, if there are many.
+// Nothing else removes them: a delete goes to the runtime at once.
+func sweep(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) <= sweepAbove {
+		return
+	}
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		info, err := e.Info()
+		if err != nil || time.Since(info.ModTime()) < time.Minute {
+			continue
+		}
+		var r Record
+		data, err := os.ReadFile(name)
+		if err == nil {
+			err = json.Unmarshal(data, &r)
+		}
+		if _, gone := os.Lstat(r.Bundle); err != nil || errors.Is(gone, fs.ErrNotExist) {
+			_ = os.Remove(name)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+// Package report tells a decision to those who read it: the engine, through
+// the runtime's log file and stderr, and the node's owner, through the
+// decision log. Nothing here changes a decision: what can't be written is not
+// written.
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/nodeadmit/nodeadmit/internal/judge"
+	"github.com/nodeadmit/nodeadmit/pkg/policy"
+	"github.com/nodeadmit/nodeadmit/pkg/spec"
+)
+
+// RuntimeLog appends a line at level error to the runtime's log file, as runc
+// does: containerd shows the last such line of --log, and nothing else.
+// format is "json" or "text". crun's prefix "file:" is understood; its other
+// destinations are not files.
+func RuntimeLog(path, format, message string) error {
+	path = strings.TrimPrefix(path, "file:")
+	if path == "" || strings.HasPrefix(path, "journald:") || strings.HasPrefix(path, "syslog:") {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	l := logrus.New()
+	l.SetOutput(f)
+	if format == "json" {
+		l.SetFormatter(&logrus.JSONFormatter{})
+	} else {
+		l.SetFormatter(&logrus.TextFormatter{DisableColors: true})
+	}
+	l.Error(message)
+	return nil
+}
+
+// Stderr writes the line where conmon and people read it. A closed pipe must
+// not kill us before we exit by our own code.
+func Stderr(w io.Writer, message string) {
+	_, _ = io.WriteString(w, message+"\n")
+}
+
+// Entry is one line of the decision log.
+type Entry struct {
+	Time         string             `json:"time"`
+	Decision     string             `json:"decision"`
+	Moment       string             `json:"moment"`
+	Runtime      string             `json:"runtime,omitempty"`
+	ID           string             `json:"id,omitempty"`
+	Bundle       string             `json:"bundle,omitempty"`
+	Kind         string             `json:"kind,omitempty"`
+	Pod          *Pod               `json:"pod,omitempty"`
+	Message      string             `json:"message,omitempty"`
+	Error        string             `json:"error,omitempty"`
+	Violations   []policy.Violation `json:"violations,omitempty"`
+	Undetermined []policy.Note      `json:"undetermined,omitempty"`
+	Exempt       []policy.Note      `json:"exempt,omitempty"`
+	Unmanaged    string             `json:"unmanaged,omitempty"`
+	PolicyDigest string             `json:"policyDigest,omitempty"`
+	ConfigDigest string             `json:"configDigest,omitempty"`
+	// Notes are things to know that decided nothing.
+	Notes        []string `json:"notes,omitempty"`
+	Milliseconds float64  `json:"milliseconds"`
+}
+
+// Pod is whose container it was, as far as known.
+type Pod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid,omitempty"`
+	SandboxID string `json:"sandboxID,omitempty"`
+	Container string `json:"container,omitempty"`
+	Image     string `json:"image,omitempty"`
+}
+
+// NewPod returns the identity for output, or nil for no pod.
+func NewPod(in *spec.Intent) *Pod {
+	if in == nil || in.Kind == spec.KindUnmanaged {
+		return nil
+	}
+	return &Pod{
+		Namespace: in.Pod.Namespace.Value, Name: in.Pod.Name.Value, UID: in.Pod.UID.Value,
+		SandboxID: in.Pod.SandboxID.Value, Container: in.Pod.Container.Value, Image: in.Pod.Image.Value.Name,
+	}
+}
+
+// NewEntry returns the entry for an answer.
+func NewEntry(a *judge.Answer, start time.Time) Entry {
+	e := Entry{
+		Time: start.UTC().Format(time.RFC3339Nano), Decision: Word(a.Refusal == ""), Message: a.Refusal,
+		Pod: NewPod(a.Intent), Violations: a.Decision.Violations, Undetermined: a.Decision.Undetermined,
+		Exempt: a.Decision.Exempt, Unmanaged: string(a.Unmanaged), PolicyDigest: a.PolicyDigest,
+		Milliseconds: float64(time.Since(start).Microseconds()) / 1000,
+	}
+	if a.Err != nil {
+		e.Error = a.Err.Error()
+	}
+	if a.Intent != nil {
+		e.Kind = string(a.Intent.Kind)
+	}
+	if a.Document != nil {
+		e.ConfigDigest = a.Document.Digest
+	}
+	return e
+}
+
+// Word is how a decision is written.
+func Word(allowed bool) string {
+	if allowed {
+		return "Allow"
+	}
+	return "Deny"
+}
+
+// Decision appends one line to the decision log. The directory is made if its
+// parent exists.
+func Decision(path string, e Entry) error {
+	if path == "" {
+		return nil
+	}
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	const flags = os.O_WRONLY | os.O_CREATE | os.O_APPEND | syscall.O_NONBLOCK | syscall.O_NOFOLLOW
+	f, err := os.OpenFile(path, flags, 0o640)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.Mkdir(filepath.Dir(path), 0o750); err != nil {
+			return err
+		}
+		f, err = os.OpenFile(path, flags, 0o640)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	return errors.Join(err, f.Close())
+}
