@@ -53,7 +53,7 @@ type node struct {
 const (
 	baseline = "runc"
 	second   = "second"    // a second handler, wrapped under its own name
-	chained  = "chained"   // a wrapper in front of the wrapper
+	chained  = "chained"   // wrappers in a row
 	audit    = "audit"     // policy in mode Audit
 	noPolicy = "no-policy" // a policy directory that was always empty
 	noConfig = "no-config" // no configuration file
@@ -89,11 +89,17 @@ func startNode(t *testing.T, f engine.Flavour) *node {
 		}
 		return i
 	}
+	// Somebody else's wrapper between two of ours.
+	between := filepath.Join(base, "between")
+	script := fmt.Sprintf("#!/bin/sh\nexec %s/nodeadmit/runtimes/containerd-runc \"$@\"\n", base)
+	if err := os.WriteFile(between, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	n := &node{}
 	n.baseline = install("nodeadmit", map[string]string{
 		"containerd-runc":    tools.Runc,
 		"containerd-second":  tools.Runc,
-		"containerd-chained": filepath.Join(base, "nodeadmit/runtimes/containerd-runc"),
+		"containerd-chained": between,
 	}, nil)
 	n.audit = install("audit", map[string]string{"containerd-audit": tools.Runc}, map[string]string{
 		"audit.yaml": strings.Replace(engine.BaselinePolicy, "Enforce", "Audit", 1),

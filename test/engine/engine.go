@@ -81,6 +81,7 @@ type Engine struct {
 	// Registry serves the images.
 	Registry *images.Registry
 
+	namespace  *os.File // the mount namespace, held so that its number stays its own
 	conn       *grpc.ClientConn
 	supervisor *exec.Cmd
 	lifeline   io.Closer
@@ -90,7 +91,10 @@ type Engine struct {
 
 // NewBase makes a directory for an engine, with a name short enough for
 // sockets.
-func NewBase() (string, error) { return os.MkdirTemp("/run", "nodeadmit-") }
+func NewBase() (string, error) { return os.MkdirTemp("/run", baseName) }
+
+// baseName is what the names of engines' directories and cgroups begin with.
+const baseName = "nodeadmit-"
 
 // Start runs a containerd and waits until it can run pods. Its sandbox image is
 // there already.
@@ -263,6 +267,11 @@ func (e *Engine) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if e.namespace == nil {
+		if e.namespace, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", e.PID)); err != nil {
+			return err
+		}
+	}
 	for _, c := range s.GetStatus().GetConditions() {
 		if (c.Type == cri.RuntimeReady || c.Type == cri.NetworkReady) && !c.Status {
 			return fmt.Errorf("%s: %s", c.Type, c.Message)
@@ -346,7 +355,42 @@ func (e *Engine) shutDown() error {
 	if e.Registry != nil {
 		errs = append(errs, e.Registry.Close())
 	}
-	return errors.Join(append(errs, os.RemoveAll(e.Base))...)
+	errs = append(errs, os.RemoveAll(e.Base))
+	for _, left := range e.leftBehind() {
+		errs = append(errs, fmt.Errorf("left behind: %s", left))
+	}
+	return errors.Join(errs...)
+}
+
+// leftBehind lists what there still is of a closed engine. A process of it is
+// in its mount namespace or in its cgroups, so no more than that can be left.
+func (e *Engine) leftBehind() []string {
+	var out []string
+	for _, pattern := range []string{e.Base, "/sys/fs/cgroup" + e.CgroupParent, "/sys/fs/cgroup/*" + e.CgroupParent} {
+		found, _ := filepath.Glob(pattern)
+		out = append(out, found...)
+	}
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, e.Base) {
+			out = append(out, "mount "+strings.TrimSpace(line))
+		}
+	}
+	if e.namespace == nil {
+		return out
+	}
+	defer e.namespace.Close()
+	namespace, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", e.namespace.Fd()))
+	if err != nil {
+		return append(out, err.Error())
+	}
+	processes, _ := filepath.Glob("/proc/[0-9]*/ns/mnt")
+	for _, p := range processes {
+		if ns, err := os.Readlink(p); err == nil && ns == namespace {
+			out = append(out, "process "+p)
+		}
+	}
+	return out
 }
 
 // removePods does it the proper way. What is left after that is the

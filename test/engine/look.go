@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -14,9 +13,10 @@ import (
 // Traces are what an engine might leave on a machine.
 type Traces map[string][]string
 
-// Look lists the machine's mounts, network links, named network namespaces,
-// cgroups, processes of container tools, and the directories that engines write
-// to by habit. What a later look finds beyond that is LeftBehind.
+// Look lists the machine's mounts, network links, cgroups, processes of container
+// tools, and what lies in the directories that engines write to by habit. What a
+// later look finds beyond that is LeftBehind. What bears an engine's own name is
+// not listed, because others may run now: Close answers for that.
 func Look() (Traces, error) {
 	t := Traces{}
 	data, err := os.ReadFile("/proc/self/mountinfo")
@@ -58,10 +58,13 @@ func Look() (Traces, error) {
 	return t, nil
 }
 
-func (t Traces) add(kind, what string) { t[kind] = append(t[kind], what) }
+func (t Traces) add(kind, what string) {
+	if !strings.Contains(what, "/"+baseName) {
+		t[kind] = append(t[kind], what)
+	}
+}
 
-// processes lists engines, shims and runtimes, and all mount and network
-// namespaces that a process is in.
+// processes lists engines, shims and runtimes.
 func (t Traces) processes() error {
 	pids, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -70,14 +73,8 @@ func (t Traces) processes() error {
 	for _, p := range pids {
 		command, _ := os.ReadFile(filepath.Join(p, "cmdline"))
 		name, _, _ := strings.Cut(string(command), "\x00")
-		switch base := filepath.Base(name); {
-		case strings.HasPrefix(base, "containerd"), base == "runc", base == "pause", base == "busybox":
-			t.add("process", fmt.Sprintf("%s (%s)", filepath.Base(p), name))
-		}
-		for _, kind := range []string{"mnt", "net"} {
-			if ns, err := os.Readlink(filepath.Join(p, "ns", kind)); err == nil {
-				t.add("namespace", ns)
-			}
+		if base := filepath.Base(name); strings.HasPrefix(base, "containerd") || base == "runc" {
+			t.add("process", filepath.Base(p)+" "+strings.ReplaceAll(string(command), "\x00", " "))
 		}
 	}
 	return nil

@@ -5,14 +5,15 @@
 # usage: supervise.sh BASE CGROUP CONTAINERD
 #
 # containerd gets a mount namespace of its own, with shared propagation as a
-# node has it, in which everything that it writes outside of BASE is hidden from
-# the machine: /run (shims' sockets) and /var/lib/cni (libcni's results).
+# node has it, in which everything that is written outside of BASE is hidden from
+# the machine: /run (shims' sockets), /var/lib (libcni's results) and /var/log.
 set -eu
 base=${1:?} cgroup=${2:?} containerd=${3:?}
 
 if [ "${4:-}" = inside ]; then
+	read -r _ <"$base/held"
 	# BASE may lie in /run, and /run may be noexec: bind it over the new /run.
-	mkdir -p "$base/root" "$base/hide/run" "$base/hide/lib"
+	mkdir -p "$base/root" "$base/hide/run" "$base/hide/var"
 	mount -n -t tmpfs -o mode=755 tmpfs "$base/hide/run"
 	case $base in
 	/run/*)
@@ -21,13 +22,11 @@ if [ "${4:-}" = inside ]; then
 		mount -n -o remount,bind,exec,suid,dev "$base/hide/run/${base#/run/}"
 		;;
 	esac
-	mount -n -t tmpfs -o mode=755 tmpfs "$base/hide/lib"
-	if [ -d /var/lib/cni ]; then
-		mount -n --bind "$base/hide/lib" /var/lib/cni
-	else
-		mkdir "$base/hide/lib/upper" "$base/hide/lib/work"
-		mount -n -t overlay -o "lowerdir=/var/lib,upperdir=$base/hide/lib/upper,workdir=$base/hide/lib/work" overlay /var/lib
-	fi
+	mount -n -t tmpfs -o mode=755 tmpfs "$base/hide/var"
+	for name in lib log; do
+		mkdir -p "$base/hide/var/$name" "$base/hide/var/$name.work"
+		mount -n -t overlay -o "lowerdir=/var/$name,upperdir=$base/hide/var/$name,workdir=$base/hide/var/$name.work" overlay "/var/$name"
+	done
 	mount -n --move "$base/hide/run" /run
 	# Snapshots need a filesystem that overlay can write to, which the
 	# machine's own may not be.
@@ -38,16 +37,21 @@ fi
 
 # The test starts this in a session of its own, so that a Ctrl-C meant for the
 # test doesn't end the cleaning up.
+mkfifo "$base/held"
 unshare --mount --propagation private /bin/sh "$0" "$base" "$cgroup" "$containerd" inside </dev/null >>"$base/containerd.log" 2>&1 &
 pid=$!
+
+# The namespace tells our processes from all others. Held open, its number can't
+# become another's.
+own=$(readlink /proc/self/ns/mnt)
+while namespace=$(readlink "/proc/$pid/ns/mnt") && [ "$namespace" = "$own" ]; do sleep 0.01; done
+[ -z "$namespace" ] || exec 3<"/proc/$pid/ns/mnt"
+exec 4<>"$base/held"
+echo >&4
 echo "$pid" >"$base/pid.new" && mv "$base/pid.new" "$base/pid"
 
 cat >/dev/null || true # until the test is done with us
 
-# The namespace tells our processes from all others, once it is not the
-# machine's.
-own=$(readlink /proc/self/ns/mnt)
-namespace=$(readlink "/proc/$pid/ns/mnt" || true)
 kill "$pid" 2>/dev/null || true
 tries=100
 while [ "$tries" -gt 0 ] && kill -0 "$pid" 2>/dev/null; do
@@ -57,7 +61,7 @@ done
 kill -9 "$pid" 2>/dev/null || true
 
 ours() { # the processes of our mount namespace and of our pods' cgroups
-	if [ -n "$namespace" ] && [ "$namespace" != "$own" ]; then
+	if [ -n "$namespace" ]; then
 		number=${namespace#mnt:\[}
 		find /proc/[0-9]*/ns/mnt -maxdepth 0 -lname "mnt:\[${number%]}\]" -printf '%h\n' 2>/dev/null | cut -d/ -f3
 	fi
