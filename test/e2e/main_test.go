@@ -190,6 +190,7 @@ func refusal(t *testing.T, r *engine.Running, step engine.Step) string {
 // decision is what the tests read of a line of the decision log.
 type decision struct {
 	Decision string `json:"decision"`
+	Moment   string `json:"moment"`
 	Kind     string `json:"kind"`
 	Message  string `json:"message"`
 	Pod      struct {
