@@ -134,7 +134,7 @@ func (h *hook) run(args []string, stdin io.Reader) {
 	}
 	h.once.Lock() // the deadline is met
 	e := h.entry(&a)
-	e.Notes = h.compare(&a)
+	e.Notes = append(e.Notes, h.compare(&a)...)
 	_ = report.Decision(h.config.DecisionLog, e)
 }
 

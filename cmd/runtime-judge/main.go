@@ -96,7 +96,7 @@ func (s *start) run(argv []string) {
 	}
 	s.once.Lock() // the deadline is met
 	e := s.entry(&a)
-	e.Notes = notes
+	e.Notes = append(e.Notes, notes...)
 	_ = report.Decision(s.config.DecisionLog, e)
 	s.exec(real, s.command.Canonical())
 }

@@ -7,6 +7,7 @@ package report
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -105,6 +106,10 @@ func NewEntry(a *judge.Answer, start time.Time) Entry {
 		Exempt: a.Decision.Exempt, Unmanaged: string(a.Unmanaged), PolicyDigest: a.PolicyDigest,
 		Milliseconds: float64(time.Since(start).Microseconds()) / 1000,
 	}
+	if n := len(e.Violations); n > maxViolations {
+		e.Violations = e.Violations[:maxViolations]
+		e.Notes = append(e.Notes, fmt.Sprintf("%d more violations are left out", n-maxViolations))
+	}
 	if a.Err != nil {
 		e.Error = a.Err.Error()
 	}
@@ -116,6 +121,9 @@ func NewEntry(a *judge.Answer, start time.Time) Entry {
 	}
 	return e
 }
+
+// maxViolations bounds an entry: each of a pod's mounts can be a violation.
+const maxViolations = 50
 
 // Word is how a decision is written.
 func Word(allowed bool) string {

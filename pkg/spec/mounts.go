@@ -372,17 +372,20 @@ func (m *mountMapper) mapRealMounts(s *specs.Spec) error {
 	return nil
 }
 
-// systemMount reports whether a real mount is, or lies below, one that the
-// document declares as a system filesystem of the same type: sysfs, cgroup and
-// with hostPID also proc are one superblock for host and container.
+// systemMount reports whether a real mount belongs to a system filesystem of
+// the same type that the document declares there: sysfs, cgroup and with
+// hostPID also proc are one superblock for host and container. The declared
+// mount nearest above decides, the last one where several have one place.
 func (m *mountMapper) systemMount(real RealMount, declared []Mount) bool {
+	var nearest *Mount
 	for i := range declared {
 		d := &declared[i]
-		if d.Class == MountSystem && below(real.Destination, filepath.Clean(d.Destination)) && strings.HasPrefix(real.FSType, strings.TrimSuffix(d.Type, "2")) {
-			return true
+		dest := filepath.Clean(d.Destination)
+		if below(real.Destination, dest) && (nearest == nil || len(dest) >= len(filepath.Clean(nearest.Destination))) {
+			nearest = d
 		}
 	}
-	return false
+	return nearest != nil && nearest.Class == MountSystem && strings.HasPrefix(real.FSType, strings.TrimSuffix(nearest.Type, "2"))
 }
 
 // classifyNames classifies a real mount. All names are names of one directory,

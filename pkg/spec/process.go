@@ -127,7 +127,8 @@ func procUnmasked(in *Intent, l *specs.Linux) Fact[bool] {
 	if !coversAll(l.MaskedPaths, coreMasked) {
 		return known(true, "linux.maskedPaths")
 	}
-	if !coversAll(l.ReadonlyPaths, coreReadOnly) && !coversAll(l.MaskedPaths, coreReadOnly) {
+	// What is masked can't be written either.
+	if !coversAll(slices.Concat(l.ReadonlyPaths, l.MaskedPaths), coreReadOnly) {
 		return known(true, "linux.readonlyPaths")
 	}
 	return known(false, "linux.maskedPaths")
