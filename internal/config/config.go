@@ -59,6 +59,8 @@ type Config struct {
 	// Deadline bounds a whole decision.
 	Deadline    time.Duration
 	DecisionLog string
+	// StateDir holds what outlives a decision: the last good policy.
+	StateDir string
 }
 
 // Defaults returns the configuration of an empty file.
@@ -70,6 +72,7 @@ func Defaults() *Config {
 		LateCheck:   true,
 		Deadline:    DefaultDeadline,
 		DecisionLog: "/var/log/nodeadmit/decisions.jsonl",
+		StateDir:    "/var/lib/nodeadmit",
 	}
 }
 
@@ -160,13 +163,15 @@ func (c *Config) read(d *strictyaml.Decoder, at strictyaml.Field) {
 					d.UnknownField(o, f, "path")
 				}
 			}
+		case "stateDir":
+			c.StateDir = absolutePath(d, f)
 		case "podSources":
 			if items := d.List(f); len(items) > 0 {
 				d.Errorf(items[0].Node, "podSources: this version has no pod sources: want []")
 			}
 		default:
 			d.UnknownField(o, f, "policyDir", "runtimes", "failureMode", "unmanaged", "threatModel", "lateCheck",
-				"deadline", "decisionLog", "podSources")
+				"deadline", "decisionLog", "stateDir", "podSources")
 		}
 	}
 }

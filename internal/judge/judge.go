@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/nodeadmit/nodeadmit/internal/config"
+	"github.com/nodeadmit/nodeadmit/internal/policystore"
 	"github.com/nodeadmit/nodeadmit/pkg/policy"
 	"github.com/nodeadmit/nodeadmit/pkg/spec"
 )
@@ -41,8 +42,9 @@ type Answer struct {
 	Reason Reason
 	// Err is the fault that refused the start, or, with failureMode Open, that
 	// was passed over.
-	Err          error
-	PolicyDigest string
+	Err error
+	// Policy is what was in force, or nil.
+	Policy *policystore.Loaded
 	// Unmanaged is what was configured for a container that no CRI made, and
 	// "" for a pod's.
 	Unmanaged config.Unmanaged
@@ -141,13 +143,12 @@ func Judge(r Request) (a Answer) {
 			return a
 		}
 	}
-	set, err := policy.Load(r.Config.PolicyDir, policy.LoadOptions{RequireRoot: true})
+	a.Policy, err = policystore.Load(r.Config.PolicyDir, filepath.Join(r.Config.StateDir, "policy"))
 	if err != nil {
 		a.fail(&Fault{BadPolicy, fmt.Errorf("no policy is in force: %w (nodeadmit check --policy %s)", firstLine(err), r.Config.PolicyDir)}, r.Config)
 		return a
 	}
-	a.PolicyDigest = set.Digest
-	a.Decision = set.Evaluate(a.Intent)
+	a.Decision = a.Policy.Set.Evaluate(a.Intent)
 	if a.Unmanaged == config.UnmanagedAudit {
 		a.Decision.Allowed = true
 	}
@@ -172,6 +173,14 @@ func read(r Request) (*spec.Document, error) {
 	}
 	doc.Dir, err = filepath.Abs(bundle)
 	return doc, err
+}
+
+// PolicyDigest is the digest of the policy that was in force, or "".
+func (a *Answer) PolicyDigest() string {
+	if a.Policy == nil {
+		return ""
+	}
+	return a.Policy.Set.Digest
 }
 
 func (a *Answer) firstReason() Reason {

@@ -56,7 +56,7 @@ func Add(c *config.Config, runtime string, cmd *ociargs.Command, a *judge.Answer
 	}
 	err = record.Write(record.Dir, record.Record{
 		Root: cmd.Root, ID: cmd.ID, Bundle: doc.Dir, Digest: a.Document.Digest,
-		JudgedAt: time.Now().UTC(), PolicyDigest: a.PolicyDigest,
+		JudgedAt: time.Now().UTC(), PolicyDigest: a.PolicyDigest(),
 	})
 	if err != nil {
 		// The hook judges in full with or without it.

@@ -71,10 +71,19 @@ type Entry struct {
 	Exempt       []policy.Note      `json:"exempt,omitempty"`
 	Unmanaged    string             `json:"unmanaged,omitempty"`
 	PolicyDigest string             `json:"policyDigest,omitempty"`
-	ConfigDigest string             `json:"configDigest,omitempty"`
+	// StalePolicy is set while the policy directory doesn't load and the last
+	// good policy is in force.
+	StalePolicy  *StalePolicy `json:"stalePolicy,omitempty"`
+	ConfigDigest string       `json:"configDigest,omitempty"`
 	// Notes are things to know that decided nothing.
 	Notes        []string `json:"notes,omitempty"`
 	Milliseconds float64  `json:"milliseconds"`
+}
+
+// StalePolicy says since when a policy is kept, and why it is.
+type StalePolicy struct {
+	Since string `json:"since"`
+	Error string `json:"error"`
 }
 
 // Pod is whose container it was, as far as known.
@@ -103,12 +112,18 @@ func NewEntry(a *judge.Answer, start time.Time) Entry {
 	e := Entry{
 		Time: start.UTC().Format(time.RFC3339Nano), Decision: Word(a.Refusal == ""), Message: a.Refusal,
 		Pod: NewPod(a.Intent), Violations: a.Decision.Violations, Undetermined: a.Decision.Undetermined,
-		Exempt: a.Decision.Exempt, Unmanaged: string(a.Unmanaged), PolicyDigest: a.PolicyDigest,
+		Exempt: a.Decision.Exempt, Unmanaged: string(a.Unmanaged), PolicyDigest: a.PolicyDigest(),
 		Milliseconds: float64(time.Since(start).Microseconds()) / 1000,
 	}
 	if n := len(e.Violations); n > maxViolations {
 		e.Violations = e.Violations[:maxViolations]
 		e.Notes = append(e.Notes, fmt.Sprintf("%d more violations are left out", n-maxViolations))
+	}
+	if p := a.Policy; p != nil && p.Stale != nil {
+		e.StalePolicy = &StalePolicy{Since: p.Since.UTC().Format(time.RFC3339), Error: p.Stale.Error()}
+	}
+	if p := a.Policy; p != nil && p.Uncompiled != nil {
+		e.Notes = append(e.Notes, "the policy can't be kept as the last good one: "+p.Uncompiled.Error())
 	}
 	if a.Err != nil {
 		e.Error = a.Err.Error()

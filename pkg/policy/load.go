@@ -30,11 +30,37 @@ type LoadOptions struct {
 // *.json files. All faults of all files are in the error. A directory without
 // a policy is an error: nothing would be enforced.
 func Load(name string, o LoadOptions) (*Set, error) {
+	sources, err := ReadSources(name, o)
+	if err != nil {
+		return nil, err
+	}
+	set, _, err := sources.Parse()
+	return set, err
+}
+
+// Source is one policy file as it was read.
+type Source struct {
+	Name string
+	Data []byte
+}
+
+// Sources are the files of a policy directory, or one file.
+type Sources struct {
+	// Name is the directory or file.
+	Name  string
+	Files []Source
+	// Digest is "sha256:" and a hexadecimal digest over names and contents.
+	Digest string
+}
+
+// ReadSources reads policy files without parsing them. The error names every
+// file that can't be read or trusted.
+func ReadSources(name string, o LoadOptions) (*Sources, error) {
 	files, err := policyFiles(name, o)
 	if err != nil {
 		return nil, err
 	}
-	set := &Set{}
+	out := &Sources{Name: name}
 	sum := sha256.New()
 	var errs []error
 	for _, file := range files {
@@ -45,13 +71,52 @@ func Load(name string, o LoadOptions) (*Set, error) {
 		}
 		fmt.Fprintf(sum, "%d %s\n%d\n", len(filepath.Base(file)), filepath.Base(file), len(data))
 		sum.Write(data)
-		policies, err := Parse(file, data)
+		out.Files = append(out.Files, Source{file, data})
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	out.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	return out, nil
+}
+
+// Parse reads the policies of all files. The documents behind them are for
+// [Compile].
+func (s *Sources) Parse() (*Set, []Documents, error) {
+	var (
+		all  []Documents
+		errs []error
+	)
+	for _, f := range s.Files {
+		d, nodes := strictyaml.Documents(f.Name, f.Data)
+		errs = append(errs, d.Errs...)
+		all = append(all, Documents{f.Name, nodes})
+	}
+	set, err := newSet(s.Name, s.Digest, all)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, nil, err
+	}
+	return set, all, nil
+}
+
+// Documents are the YAML documents of one file.
+type Documents struct {
+	File  string
+	Nodes []strictyaml.Field
+}
+
+// newSet makes policies of documents.
+func newSet(name, digest string, all []Documents) (*Set, error) {
+	set := &Set{Digest: digest}
+	var errs []error
+	for _, file := range all {
+		policies, err := fromDocuments(file)
 		if err != nil {
 			errs = append(errs, err)
 		}
 		for _, p := range policies {
 			if i := slices.IndexFunc(set.Policies, func(q *Policy) bool { return q.Name == p.Name }); i >= 0 {
-				errs = append(errs, &strictyaml.Error{File: file, Text: fmt.Sprintf("policy %q is already defined in %s", p.Name, set.Policies[i].File)})
+				errs = append(errs, &strictyaml.Error{File: file.File, Text: fmt.Sprintf("policy %q is already defined in %s", p.Name, set.Policies[i].File)})
 			}
 			set.Policies = append(set.Policies, p)
 		}
@@ -62,7 +127,6 @@ func Load(name string, o LoadOptions) (*Set, error) {
 	if len(set.Policies) == 0 {
 		return nil, fmt.Errorf("%s: holds no policy: want at least one NodePolicy in a .yaml, .yml or .json file", name)
 	}
-	set.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
 	return set, nil
 }
 
@@ -135,12 +199,17 @@ func readFile(name string, o LoadOptions) ([]byte, error) {
 
 // Parse reads the NodePolicy documents of one file. name is for messages.
 func Parse(name string, data []byte) ([]*Policy, error) {
-	yaml, documents := strictyaml.Documents(name, data)
-	d := &decoder{yaml}
+	d, nodes := strictyaml.Documents(name, data)
+	policies, err := fromDocuments(Documents{name, nodes})
+	return policies, errors.Join(append(d.Errs, err)...)
+}
+
+func fromDocuments(docs Documents) ([]*Policy, error) {
+	d := &decoder{&strictyaml.Decoder{File: docs.File}}
 	var out []*Policy
-	for _, f := range documents {
+	for _, f := range docs.Nodes {
 		if p := d.policy(f); p != nil {
-			p.File = name
+			p.File = docs.File
 			out = append(out, p)
 		}
 	}

@@ -26,6 +26,7 @@ func TestEngines(t *testing.T) {
 		t.Run("Audit refuses nothing and says what it would have", n.testAudit)
 		t.Run("exec, stop and remove work", n.testLife)
 		t.Run("without policy nothing is started", n.testNoPolicy)
+		t.Run("a policy that no longer loads leaves the last good one in force", n.testLastGood)
 		t.Run("without configuration nothing is started", n.testNoConfig)
 		t.Run("what runs goes on when configuration and policy break", n.testBroken)
 	})
@@ -313,6 +314,22 @@ func (n *node) testNoPolicy(t *testing.T) {
 	}
 	if r.Pulls != 0 {
 		t.Errorf("%d pulls", r.Pulls)
+	}
+}
+
+// testLastGood breaks the policy that other tests have loaded, and mends it.
+func (n *node) testLastGood(t *testing.T) {
+	file := filepath.Join(n.baseline.PolicyDir, "zz-broken.yaml")
+	if err := os.WriteFile(file, []byte("kind: NodePolicy\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(file)
+	started(t, n.run(t, engine.Pod{Name: "kept", Handler: second}))
+	refusal(t, n.run(t, engine.Pod{Name: "still-refused", Handler: second, HostNetwork: true}), engine.StepSandbox)
+	for _, d := range decisions(t, n.baseline, "kept") {
+		if d.StalePolicy.Since == "" || !strings.Contains(d.StalePolicy.Error, file) {
+			t.Errorf("the decision log doesn't say that the policy is stale: %+v", d)
+		}
 	}
 }
 

@@ -201,6 +201,10 @@ type decision struct {
 	Violations []struct {
 		Control string `json:"control"`
 	} `json:"violations"`
+	StalePolicy struct {
+		Since string `json:"since"`
+		Error string `json:"error"`
+	} `json:"stalePolicy"`
 }
 
 // decisions returns an installation's decisions on a pod.

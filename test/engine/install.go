@@ -34,6 +34,7 @@ type Installation struct {
 	ConfigFile  string
 	PolicyDir   string
 	DecisionLog string
+	StateDir    string
 }
 
 // InstallOptions say what to install.
@@ -68,6 +69,7 @@ var nodeConfig = template.Must(template.New("config.yaml").Parse(`apiVersion: no
 kind: NodeConfig
 policyDir: {{ .I.PolicyDir }}
 decisionLog: {path: {{ .I.DecisionLog }}}
+stateDir: {{ .I.StateDir }}
 runtimes:
 {{- range $name, $real := .O.Runtimes }}
   {{ $name }}:
@@ -91,6 +93,7 @@ func Install(o InstallOptions) (*Installation, error) {
 		ConfigFile:  filepath.Join(o.Dir, "config.yaml"),
 		PolicyDir:   filepath.Join(o.Dir, "policies.d"),
 		DecisionLog: filepath.Join(o.Dir, "decisions.jsonl"),
+		StateDir:    filepath.Join(o.Dir, "state"),
 	}
 	for _, dir := range []string{o.Dir, i.PolicyDir, filepath.Join(o.Dir, "runtimes")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
