@@ -361,7 +361,7 @@ func (n *node) testBroken(t *testing.T) {
 	}
 	id := r.Containers["app"]
 	for _, args := range [][]string{
-		{"state", id}, {"ps", id}, {"list"}, {"--version"}, {"features"}, {"pause", id}, {"resume", id}, {"events", "--stats", id},
+		{"state", id}, {"ps", "--format", "json", id}, {"list"}, {"--version"}, {"features"}, {"pause", id}, {"resume", id}, {"events", "--stats", id},
 	} {
 		if args[0] == "features" && n.Tools.Major < 2 {
 			continue // runc 1.0 has no features
