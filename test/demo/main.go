@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -192,9 +193,13 @@ func show(ctx context.Context, f engine.Flavour, programs string) (results []res
 		r.engine = name
 		results = append(results, r)
 	}
-	fmt.Printf("\nThe decision log has %d lines. The last:\n", len(i.Decisions()))
-	if d := i.Decisions(); len(d) > 0 {
-		indent("    ", d[len(d)-1])
+	decisions := i.Decisions()
+	fmt.Printf("\nThe decision log has %d lines. The last refusal:\n", len(decisions))
+	for _, d := range slices.Backward(decisions) {
+		if strings.Contains(d, `"decision":"Deny"`) {
+			indent("    ", d)
+			break
+		}
 	}
 	return results, nil
 }
@@ -205,7 +210,7 @@ func try(ctx context.Context, e *engine.Engine, x example) (result, error) {
 	fmt.Printf("\n--- %s\n", x.what)
 	before, began := e.Registry.Pulls("app:1"), time.Now()
 	running, err := e.Kubelet().Run(ctx, x.pod)
-	if err != nil {
+	if err := errors.Join(err, ctx.Err()); err != nil {
 		return r, err
 	}
 	took := time.Since(began)
