@@ -6,6 +6,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -140,6 +141,26 @@ func (h *Host) Resolve(path string) (string, error) {
 		}
 	}
 	return done, nil
+}
+
+// maxFile bounds what ReadFile returns, in bytes.
+const maxFile = 1 << 20
+
+// ReadFile returns the content of a regular file of at most 1 MiB.
+func (h *Host) ReadFile(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil, fmt.Errorf("%s: want a regular file of at most %d bytes", path, maxFile)
+	}
+	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 
 // BoundFrom returns all other paths that show what is mounted exactly at path.

@@ -10,16 +10,17 @@ import "strings"
 // io.kubernetes.container.name, which is "POD" on a sandbox and can't be that
 // on a container, whose name is a DNS label.
 const (
-	crioPrefix     = "io.kubernetes.cri-o."
-	crioName       = "io.kubernetes.pod.name"
-	crioNamespace  = "io.kubernetes.pod.namespace"
-	crioUID        = "io.kubernetes.pod.uid"
-	crioContainer  = "io.kubernetes.container.name"
-	crioSandboxID  = crioPrefix + "SandboxID"
-	crioImage      = crioPrefix + "Image"
-	crioImageName  = crioPrefix + "ImageName"
-	crioType       = crioPrefix + "ContainerType"
-	crioSandboxPOD = "POD"
+	crioPrefix      = "io.kubernetes.cri-o."
+	crioName        = "io.kubernetes.pod.name"
+	crioNamespace   = "io.kubernetes.pod.namespace"
+	crioUID         = "io.kubernetes.pod.uid"
+	crioContainer   = "io.kubernetes.container.name"
+	crioSandboxID   = crioPrefix + "SandboxID"
+	crioImage       = crioPrefix + "Image"
+	crioImageName   = crioPrefix + "ImageName"
+	crioRepoDigests = crioPrefix + "ImageRepoDigests"
+	crioType        = crioPrefix + "ContainerType"
+	crioSandboxPOD  = "POD"
 )
 
 func identifyCRIO(in *Intent, a map[string]string) error {
@@ -55,7 +56,9 @@ func identifyCRIO(in *Intent, a map[string]string) error {
 	}
 	for _, k := range []string{crioImage, crioImageName} {
 		if name, ok := a[k]; ok {
-			in.Pod.Image = known(imageOf(name), k)
+			image := imageOf(name)
+			image.RepoDigests = strings.FieldsFunc(a[crioRepoDigests], func(r rune) bool { return r == ',' || r == ' ' })
+			in.Pod.Image = known(image, k)
 			break
 		}
 	}

@@ -56,6 +56,7 @@ func (in *Intent) Facts() []FactRow {
 		row("networkNamespace", in.HostNetwork),
 		row("pidNamespace", in.HostPID),
 		row("ipcNamespace", in.HostIPC),
+		row("sharedPID", in.SharedPID),
 		row("utsNamespace", in.HostUTS),
 		row("cgroupNamespace", in.HostCgroup),
 		row("mountNamespace", in.HostMount),
@@ -80,6 +81,15 @@ func (in *Intent) Facts() []FactRow {
 		row("allowAllDevices", in.AllowAllDevices),
 		row("sysWritable", in.SysWritable),
 		row("cgroupWritable", in.CgroupWritable),
+	}
+	for _, m := range in.UIDMappings {
+		rows = append(rows, row("uidMapping", known(fmt.Sprintf("%d %d %d", m.ContainerID, m.HostID, m.Size), "linux.uidMappings")))
+	}
+	for _, m := range in.GIDMappings {
+		rows = append(rows, row("gidMapping", known(fmt.Sprintf("%d %d %d", m.ContainerID, m.HostID, m.Size), "linux.gidMappings")))
+	}
+	for _, d := range in.Pod.Image.Value.RepoDigests {
+		rows = append(rows, row("imageRepoDigest", known(d, crioRepoDigests)))
 	}
 	for _, s := range in.PrivilegedSigns {
 		rows = append(rows, row("privilegedSign", known(s.Name, s.Field)))

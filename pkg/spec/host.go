@@ -28,6 +28,8 @@ type Host interface {
 	// Resolve returns path with every symlink resolved. A path that doesn't
 	// exist is resolved as far as it does.
 	Resolve(path string) (string, error)
+	// ReadFile returns a small regular file's content.
+	ReadFile(path string) ([]byte, error)
 	// BoundFrom returns all other paths of the host that show what is mounted
 	// exactly at path: for a bind, where it was bound from. It returns nil if
 	// nothing is mounted there or no other path shows it.

@@ -95,7 +95,22 @@ type Image struct {
 	Name string `json:"name"`
 	// Digest is the digest in Name ("sha256:..."), or "".
 	Digest string `json:"digest,omitempty"`
+	// RepoDigests are references by digest that the engine knows the image by
+	// (CRI-O), whatever the pod called it.
+	RepoDigests []string `json:"repoDigests,omitempty"`
 }
+
+// SharedPID is whose PID namespace a container joins by path.
+type SharedPID string
+
+const (
+	// SharedPIDNone: it joins none by path.
+	SharedPIDNone SharedPID = "none"
+	// SharedPIDPod: the sandbox's, as with shareProcessNamespace.
+	SharedPIDPod SharedPID = "pod"
+	// SharedPIDTarget: another container's, as a debug container does.
+	SharedPIDTarget SharedPID = "target"
+)
 
 // MountClass says what a mount is to the pod.
 type MountClass string
@@ -200,8 +215,11 @@ type Intent struct {
 	// UserNamespace is NamespaceHost for a pod with hostUsers unset or true.
 	// A map that leaves every id what it is counts as the host's.
 	UserNamespace Fact[NamespaceMode]
-	UIDMappings   []IDMapping
-	GIDMappings   []IDMapping
+	// SharedPID says whose PID namespace a container joins: with
+	// shareProcessNamespace the pod's, as a debug container its target's.
+	SharedPID   Fact[SharedPID]
+	UIDMappings []IDMapping
+	GIDMappings []IDMapping
 
 	// Privileged is true for a container that runs with securityContext
 	// privileged, and for a sandbox of which some container does.

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -209,6 +210,8 @@ func InUserNamespace(in *Intent) bool {
 	return in.UserNamespace.Certainty != Unknown && in.UserNamespace.Value != NamespaceHost
 }
 
+const csiPlugin = "kubernetes.io~csi"
+
 // volumeTypes names the volume that a kubelet plugin's directory holds
 // (kubelet pkg/volume, one directory per plugin; "/" is written "~").
 var volumeTypes = map[string]string{
@@ -217,7 +220,7 @@ var volumeTypes = map[string]string{
 	"kubernetes.io~secret":       "secret",
 	"kubernetes.io~projected":    "projected",
 	"kubernetes.io~downward-api": "downwardAPI",
-	"kubernetes.io~csi":          "csi",
+	csiPlugin:                    "csi|persistentVolumeClaim",
 	"kubernetes.io~local-volume": "persistentVolumeClaim",
 	"kubernetes.io~git-repo":     "gitRepo",
 	// Inline, or behind a claim: the directory is the same.
@@ -248,6 +251,11 @@ func (m *mountMapper) kubeletPath(out *Mount, path string) {
 			out.Class, out.Why = MountKubelet, "termination log of this container"
 		case len(p) >= 3 && p[0] == "volumes":
 			m.kubeletVolume(out, p[1:])
+			if p[1] == csiPlugin && out.Class == MountVolume {
+				m.csiVolume(out, strings.TrimSuffix(path, "/mount"))
+			}
+		case len(p) == 3 && p[0] == "volumeDevices":
+			out.Class, out.Volume, out.Why = MountVolume, "persistentVolumeClaim", "block volume of this pod"
 		case len(p) == 4 && p[0] == "volume-subpaths" && p[2] == m.in.Pod.Container.Value:
 			m.subPath(out, path, root+"/pods/"+uid)
 		}
@@ -258,7 +266,7 @@ func (m *mountMapper) kubeletPath(out *Mount, path string) {
 func (m *mountMapper) kubeletVolume(out *Mount, p []string) {
 	plugin := p[0]
 	want := 2
-	if plugin == "kubernetes.io~csi" {
+	if plugin == csiPlugin {
 		want = 3 // .../NAME/mount
 	}
 	if len(p) != want || (want == 3 && p[2] != "mount") {
@@ -277,6 +285,24 @@ func (m *mountMapper) kubeletVolume(out *Mount, p []string) {
 	out.Class, out.Volume, out.Why = MountVolume, typ, "volume of this pod"
 }
 
+// csiVolume tells an inline volume from a claim's by what the kubelet wrote
+// beside the mount (pkg/volume/csi/csi_plugin.go, vol_data.json).
+func (m *mountMapper) csiVolume(out *Mount, dir string) {
+	if m.host == nil {
+		return
+	}
+	data, err := m.host.ReadFile(dir + "/vol_data.json")
+	if err != nil {
+		return
+	}
+	switch {
+	case bytes.Contains(data, []byte(`"volumeLifecycleMode":"Ephemeral"`)):
+		out.Volume = "csi"
+	case bytes.Contains(data, []byte(`"volumeLifecycleMode":"Persistent"`)):
+		out.Volume = "persistentVolumeClaim"
+	}
+}
+
 // subPath judges a bind that the kubelet made for a volume mount with subPath
 // (pkg/volume/util/subpath). The path is the same for an emptyDir and for a
 // host path: only the mount table tells what is bound there.
@@ -290,7 +316,7 @@ func (m *mountMapper) subPath(out *Mount, path, pod string) {
 		if r, ok := rest(name, pod+"/volumes"); ok {
 			p := strings.Split(r, "/")
 			depth := 2
-			if p[0] == "kubernetes.io~csi" {
+			if p[0] == csiPlugin {
 				depth = 3
 			}
 			if len(p) >= depth {

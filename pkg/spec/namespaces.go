@@ -56,7 +56,48 @@ func mapNamespaces(in *Intent, s *specs.Spec, o Options) error {
 		}
 	}
 	mapUserNamespace(in, s)
+	mapSharedPID(in, s)
 	return nil
+}
+
+// mapSharedPID tells a shared process namespace from a debug container's
+// target. containerd joins the sandbox's other namespaces by the path of the
+// sandbox's process: the same process for pid is the pod's, another a target's
+// (internal/cri/opts WithPodNamespaces). Other engines give no such hint.
+func mapSharedPID(in *Intent, s *specs.Spec) {
+	var pid, other string
+	for _, ns := range linux(s).Namespaces {
+		switch ns.Type {
+		case specs.PIDNamespace:
+			pid = ns.Path
+		case specs.NetworkNamespace, specs.IPCNamespace:
+			if _, _, ok := procNamespace(ns.Path); ok {
+				other = ns.Path
+			}
+		}
+	}
+	const source = "linux.namespaces"
+	target, _, ok := procNamespace(pid)
+	sandbox, _, hint := procNamespace(other)
+	switch {
+	case pid == "" || Is(in.HostPID, NamespaceHost):
+		in.SharedPID = known(SharedPIDNone, source)
+	case !ok || !hint || in.HostPID.Certainty == Unknown:
+		in.SharedPID = unknown[SharedPID](source)
+	case target == sandbox:
+		in.SharedPID = Fact[SharedPID]{Value: SharedPIDPod, Certainty: in.HostPID.Certainty, Source: source}
+	default:
+		in.SharedPID = Fact[SharedPID]{Value: SharedPIDTarget, Certainty: in.HostPID.Certainty, Source: source}
+	}
+}
+
+// procNamespace splits /proc/PID/ns/NAME.
+func procNamespace(path string) (pid, name string, ok bool) {
+	p := strings.Split(path, "/")
+	if len(p) != 5 || p[0] != "" || p[1] != "proc" || p[3] != "ns" {
+		return "", "", false
+	}
+	return p[2], p[4], true
 }
 
 // liveNamespace compares a namespace file with the host's own.
