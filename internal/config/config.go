@@ -4,14 +4,12 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/nodeadmit/nodeadmit/internal/ociargs"
+	"github.com/nodeadmit/nodeadmit/internal/rootfile"
 	"github.com/nodeadmit/nodeadmit/internal/strictyaml"
 	"github.com/nodeadmit/nodeadmit/pkg/spec"
 )
@@ -82,27 +80,7 @@ const DefaultDeadline = 5 * time.Second
 // Load reads a configuration file, which must be root's and writable by nobody
 // else. All faults are in the error.
 func Load(name string) (*Config, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	st, _ := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("configuration: %s is no regular file", name)
-	case st != nil && st.Uid != 0:
-		return nil, fmt.Errorf("configuration: %s belongs to uid %d: want root (chown root %s)", name, st.Uid, name)
-	case info.Mode().Perm()&0o022 != 0:
-		return nil, fmt.Errorf("configuration: %s has mode %04o, which lets others write (chmod go-w %s)", name, info.Mode().Perm(), name)
-	case info.Size() > maxSize:
-		return nil, fmt.Errorf("configuration: %s is larger than %d bytes", name, maxSize)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxSize))
+	data, _, err := rootfile.Read(name, maxSize, rootfile.Check)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}

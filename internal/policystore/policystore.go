@@ -12,14 +12,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
+	"github.com/nodeadmit/nodeadmit/internal/rootfile"
 	"github.com/nodeadmit/nodeadmit/internal/version"
 	"github.com/nodeadmit/nodeadmit/pkg/policy"
 )
@@ -76,22 +74,13 @@ const maxCopy = 64 << 20
 // read returns a copy that root wrote, of this version, with its own digest
 // right.
 func read(file string) (*policy.Set, time.Time, error) {
-	if err := trustedDir(filepath.Dir(file)); err != nil {
+	if err := rootfile.CheckDir(filepath.Dir(file)); err != nil {
 		return nil, time.Time{}, err
 	}
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, time.Time{}, err
+	if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
+		return nil, time.Time{}, fmt.Errorf("%s: is no regular file", file)
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 || !info.Mode().IsRegular() || info.Mode().Perm()&0o022 != 0 {
-		return nil, time.Time{}, fmt.Errorf("%s: want a file of root's that nobody else may write", file)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxCopy))
+	data, info, err := rootfile.Read(file, maxCopy, rootfile.Check)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -113,36 +102,6 @@ func write(file, digest string, docs []policy.Documents) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(file)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	if err := trustedDir(dir); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(dir, ".new-*")
-	if err != nil {
-		return err
-	}
 	sum := sha256.Sum256(body)
-	_, err = f.Write(bytes.Join([][]byte{header(), sum[:], body}, nil))
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
-}
-
-// trustedDir refuses a directory that others than root could have filled.
-func trustedDir(dir string) error {
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return err
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != 0 || !info.IsDir() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s: want a directory of root's that nobody else may write", dir)
-	}
-	return nil
+	return rootfile.Write(file, bytes.Join([][]byte{header(), sum[:], body}, nil))
 }

@@ -11,8 +11,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
+
+	"github.com/nodeadmit/nodeadmit/internal/rootfile"
 )
 
 // Dir is where records lie. It doesn't survive a reboot, as containers don't.
@@ -43,28 +44,13 @@ func file(dir, root, id string) string {
 // Write stores a record, whole or not at all. The directory is made if needed.
 // Now and then it removes records whose bundle is gone.
 func Write(dir string, r Record) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	if err := trusted(dir); err != nil {
-		return err
-	}
 	r.Version = version
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".new-*")
-	if err != nil {
+	if err := rootfile.Write(file(dir, r.Root, r.ID), data); err != nil {
 		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), file(dir, r.Root, r.ID))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
 	}
 	sweep(dir)
 	return nil
@@ -72,11 +58,11 @@ func Write(dir string, r Record) error {
 
 // Read returns the record of a container.
 func Read(dir, root, id string) (Record, error) {
-	if err := trusted(dir); err != nil {
+	if err := rootfile.CheckDir(dir); err != nil {
 		return Record{}, err
 	}
 	name := file(dir, root, id)
-	data, err := os.ReadFile(name)
+	data, _, err := rootfile.Read(name, maxRecord, rootfile.Check)
 	if err != nil {
 		return Record{}, err
 	}
@@ -90,18 +76,8 @@ func Read(dir, root, id string) (Record, error) {
 	return r, nil
 }
 
-// trusted refuses a directory that others than root could have filled.
-func trusted(dir string) error {
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !info.IsDir() || ok && st.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s: want a directory of root's that nobody else may write", dir)
-	}
-	return nil
-}
+// maxRecord bounds one record, in bytes.
+const maxRecord = 64 << 10
 
 // sweepAbove is how many records may lie there before gone containers' are
 // looked for.

@@ -5,14 +5,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
+	"github.com/nodeadmit/nodeadmit/internal/rootfile"
 	"github.com/nodeadmit/nodeadmit/internal/strictyaml"
 )
 
@@ -63,8 +63,12 @@ func ReadSources(name string, o LoadOptions) (*Sources, error) {
 	out := &Sources{Name: name}
 	sum := sha256.New()
 	var errs []error
+	var check func(string, fs.FileInfo) error
+	if o.RequireRoot {
+		check = rootfile.Check
+	}
 	for _, file := range files {
-		data, err := readFile(file, o)
+		data, _, err := rootfile.Read(file, MaxFileSize, check)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -138,8 +142,10 @@ func policyFiles(name string, o LoadOptions) ([]string, error) {
 	if !info.IsDir() {
 		return []string{name}, nil
 	}
-	if err := trusted(name, info, o); err != nil {
-		return nil, err
+	if o.RequireRoot {
+		if err := rootfile.Check(name, info); err != nil {
+			return nil, err
+		}
 	}
 	entries, err := os.ReadDir(name)
 	if err != nil {
@@ -155,46 +161,6 @@ func policyFiles(name string, o LoadOptions) ([]string, error) {
 		}
 	}
 	return files, nil
-}
-
-// trusted refuses what others than root could have written.
-func trusted(name string, info os.FileInfo, o LoadOptions) error {
-	if !o.RequireRoot {
-		return nil
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 {
-		return fmt.Errorf("%s: belongs to uid %d: want root (chown root %s)", name, st.Uid, name)
-	}
-	if perm := info.Mode().Perm(); perm&0o022 != 0 {
-		return fmt.Errorf("%s: mode %04o lets others write: want at most 0755 (chmod go-w %s)", name, perm, name)
-	}
-	return nil
-}
-
-func readFile(name string, o LoadOptions) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: is no regular file", name)
-	}
-	if err := trusted(name, info, o); err != nil {
-		return nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxFileSize+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	if len(data) > MaxFileSize {
-		return nil, fmt.Errorf("%s: is larger than %d bytes", name, MaxFileSize)
-	}
-	return data, nil
 }
 
 // Parse reads the NodePolicy documents of one file. name is for messages.
