@@ -65,7 +65,9 @@ func (in *Intent) Facts() []FactRow {
 		row("capabilities", Fact[[]string]{in.Capabilities.Value.All, in.Capabilities.Certainty, in.Capabilities.Source, false}),
 		row("addedCapabilities", Fact[[]string]{in.Capabilities.Value.Added, in.Capabilities.Certainty, in.Capabilities.Value.Field, false}),
 		row("seccomp", in.Seccomp),
+		row("seccompType", in.SeccompType),
 		row("appArmorProfile", in.AppArmor),
+		row("appArmorHost", in.AppArmorHost),
 		row("seLinuxLabel", in.SELinux),
 		row("maskedPaths", in.MaskedPaths),
 		row("readonlyPaths", in.ReadOnly),
@@ -81,6 +83,7 @@ func (in *Intent) Facts() []FactRow {
 		row("allowAllDevices", in.AllowAllDevices),
 		row("sysWritable", in.SysWritable),
 		row("cgroupWritable", in.CgroupWritable),
+		row("hostPorts", in.HostPorts),
 	}
 	for _, m := range in.UIDMappings {
 		rows = append(rows, row("uidMapping", known(fmt.Sprintf("%d %d %d", m.ContainerID, m.HostID, m.Size), "linux.uidMappings")))

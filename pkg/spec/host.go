@@ -40,3 +40,19 @@ type Host interface {
 	// ProcessNamespace returns the identity of a namespace of the process pid.
 	ProcessNamespace(pid int, t specs.LinuxNamespaceType) (NamespaceID, error)
 }
+
+// AppArmorHost is what a [Host] implements that can tell whether the machine
+// has AppArmor.
+type AppArmorHost interface {
+	AppArmor() (bool, error)
+}
+
+func mapAppArmorHost(in *Intent, h Host) {
+	const source = "/sys/kernel/security/apparmor"
+	in.AppArmorHost = unknown[bool](source)
+	if a, ok := h.(AppArmorHost); ok {
+		if has, err := a.AppArmor(); err == nil {
+			in.AppArmorHost = known(has, source)
+		}
+	}
+}

@@ -250,6 +250,14 @@ type Intent struct {
 	LoaderVariables  []Variable
 	UnsafeAnnotation []Annotation
 
+	// SeccompType is RuntimeDefault or Localhost, where an engine says which
+	// of the two a profile is.
+	SeccompType Fact[string]
+	// AppArmorHost is true if the machine has AppArmor.
+	AppArmorHost Fact[bool]
+	// HostPorts are the ports of the node that the container's ports take.
+	HostPorts Fact[[]int]
+
 	Mounts []Mount
 
 	// UnknownKeys are JSON paths of keys that no known runtime-spec version

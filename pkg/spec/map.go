@@ -43,6 +43,8 @@ func Map(doc *Document, o Options) (*Intent, error) {
 	mapProcess(in, s)
 	mapLinux(in, s)
 	mapPrivileged(in, s)
+	mapAnnotations(in, s.Annotations)
+	mapAppArmorHost(in, o.Host)
 	for _, k := range doc.UnknownKeys {
 		if readByControls(k) {
 			in.UnknownKeys = append(in.UnknownKeys, k)
