@@ -49,6 +49,12 @@ type Control struct {
 	// reads are the parts of the document that the control looks at. A key in
 	// one of them that nobody knows makes the control Undetermined.
 	reads []string
+	// followsPrivileged marks what securityContext.privileged turns off by
+	// itself. In a policy that has the control privileged, that one alone judges
+	// a privileged container.
+	followsPrivileged bool
+	// undeterminedAllowed is what the presets have as onUndetermined: Allow.
+	undeterminedAllowed bool
 	// preset returns the rule of a Pod Security level, or nil if the level
 	// doesn't restrict this.
 	preset func(Level, Version) rule
@@ -66,9 +72,31 @@ func Controls() []Control {
 		hostIPCControl,
 		hostPathsControl,
 		capabilitiesControl,
+		devicesControl,
+		workingDirectoryControl,
+		runtimeAnnotationsControl,
+		sysWritableControl,
+		cgroupWritableControl,
 		procMountControl,
+		sysctlsControl,
+		seccompProfileControl,
+		appArmorProfileControl,
+		seLinuxOptionsControl,
+		hostUsersControl,
+		runAsNonRootControl,
+		runAsUserControl,
+		allowPrivilegeEscalationControl,
+		volumesControl,
+		hostPortsControl,
+		imagesControl,
+		readOnlyRootFilesystemControl,
+		environmentControl,
 	}
 }
+
+// Restricts reports whether a Pod Security level restricts what the control is
+// about.
+func (c *Control) Restricts(l Level, v Version) bool { return c.preset(l, v) != nil }
 
 // ControlNames returns the names of all controls, in order.
 func ControlNames() []string {
@@ -87,19 +115,7 @@ func waits(field string) []finding {
 
 func baselineUp(l Level) bool { return l == Baseline || l == Restricted }
 
-// allow is the setting of the controls that only permit or refuse.
-type allow bool
-
-func (d *decoder) allowSetting(settings *strictyaml.Object) bool {
-	ok := false
-	for _, f := range settings.Fields {
-		if f.Name == "allow" {
-			ok = d.Bool(f)
-			continue
-		}
-		d.UnknownField(settings, f, "allow")
-	}
-	return ok
-}
+// never is the preset of the controls that no level has.
+func never(Level, Version) rule { return nil }
 
 func contains[T comparable](list []T, v T) bool { return slices.Contains(list, v) }

@@ -46,12 +46,23 @@ type Decision struct {
 // its arguments alone.
 func (s *Set) Evaluate(in *spec.Intent) Decision {
 	d := Decision{Allowed: true}
-	for _, name := range ControlNames() {
-		for _, p := range s.Policies {
-			for i := range p.active {
-				if a := &p.active[i]; a.control.Name == name {
-					d.add(p, a, in)
-				}
+	// Each policy has its controls in order. What all say of one control comes
+	// before what any says of the next.
+	next := make([]int, len(s.Policies))
+	for {
+		order := -1
+		for i, p := range s.Policies {
+			if next[i] < len(p.active) && (order < 0 || p.active[next[i]].order < order) {
+				order = p.active[next[i]].order
+			}
+		}
+		if order < 0 {
+			break
+		}
+		for i, p := range s.Policies {
+			if next[i] < len(p.active) && p.active[next[i]].order == order {
+				d.add(p, &p.active[next[i]], in)
+				next[i]++
 			}
 		}
 	}
@@ -64,7 +75,10 @@ func (s *Set) Evaluate(in *spec.Intent) Decision {
 }
 
 func (d *Decision) add(p *Policy, a *activeControl, in *spec.Intent) {
-	findings := a.rule.evaluate(in)
+	var findings []finding
+	if !(a.control.followsPrivileged && p.judgesPrivileged && isPrivileged(in)) {
+		findings = a.rule.evaluate(in)
+	}
 	for _, key := range in.UnknownKeys {
 		if readsKey(a.control.reads, key) {
 			findings = append(findings, undetermined(key, "config.json has a key that is not known: "+spec.Quote(key)))
@@ -101,6 +115,12 @@ func (d *Decision) add(p *Policy, a *activeControl, in *spec.Intent) {
 			}
 		}
 	}
+}
+
+// isPrivileged reports whether the container itself is privileged. A sandbox's
+// fact is about the pod's containers.
+func isPrivileged(in *spec.Intent) bool {
+	return in.Kind != spec.KindSandbox && spec.Is(in.Privileged, true)
 }
 
 // exempts returns the exemption that takes a control off this intent.

@@ -9,14 +9,14 @@ import (
 //
 // The container must not run in the host's network, PID or IPC namespace.
 //
-// Reads: linux.namespaces. At the sandbox a missing entry is the host's; in a
-// container the namespace behind a path is compared with the host's own by
-// inode, and once the process exists, the process's own namespaces are.
-// Offline a path is taken as the pod's own, and said to be assumed.
-// Settings: allow (true or false).
-//
-// Upstream: baseline, Host Namespaces (pod-security-admission
-// policy/check_hostNamespaces.go).
+// Reads: linux.namespaces. A missing entry is the host's.
+// Known: at the sandbox, and again at the container, where the namespace behind
+// a path is compared with the host's own by inode, and once the process exists,
+// the process's own. Offline a path is taken as the pod's own, and said to be
+// assumed.
+// Settings: allow (true or false; default false).
+// Can't see: nothing on a live look.
+// Upstream: baseline, Host Namespaces (check_hostNamespaces.go).
 var (
 	hostNetworkControl = hostNamespaceControl("hostNetwork", "network",
 		func(in *spec.Intent) spec.Fact[spec.NamespaceMode] { return in.HostNetwork })

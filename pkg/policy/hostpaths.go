@@ -17,16 +17,17 @@ import (
 // Reads: mounts, root.path and linux.namespaces (a container without a mount
 // namespace of its own sees everything). A bind is the pod's own if it lies in
 // the kubelet's or the engine's directory for this very pod, sandbox or
-// container. Symbolic links are resolved on a live look; once the process
-// exists, its mount table is read, and every path of the host that shows the
-// mounted directory must be allowed.
+// container.
+// Known: at the container. Symbolic links are resolved on a live look; once the
+// process exists, its mount table is read, and every path of the host that shows
+// the mounted directory must be allowed.
 // Settings: allow, a list of {pathPrefix, readOnly}: pathPrefix matches whole
 // path elements, readOnly asks for a mount that is read-only throughout. A
 // runtime's or the kubelet's socket is never allowed by a prefix above it.
-//
+// Can't see: volumes that are declared and not mounted. A claim on a hostPath
+// volume shows as a host path.
 // Upstream: baseline, HostPath Volumes (check_hostPathVolumes.go), which bans
-// the volume type. Declared but unmounted volumes don't show here; a claim on
-// a hostPath volume does.
+// the volume type.
 var hostPathsControl = Control{
 	Name:  "hostPaths",
 	reads: []string{"mounts", "linux", "root"},

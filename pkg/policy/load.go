@@ -276,8 +276,9 @@ func (d *decoder) controls(o *strictyaml.Object, p *Policy) {
 			}
 		}
 	}
-	for _, c := range Controls() {
-		a := activeControl{control: c, rule: c.preset(p.Preset, p.Version), mode: p.Mode}
+	for i, c := range Controls() {
+		a := activeControl{control: c, order: i, rule: c.preset(p.Preset, p.Version), mode: p.Mode}
+		a.undeterminedAllowed = a.rule != nil && c.undeterminedAllowed
 		if o != nil {
 			if f, ok := o.Get(c.Name); ok {
 				a.rule = c.parse(d, d.common(d.Object(f), &a), a.rule)
@@ -285,6 +286,7 @@ func (d *decoder) controls(o *strictyaml.Object, p *Policy) {
 		}
 		if a.rule != nil {
 			p.active = append(p.active, a)
+			p.judgesPrivileged = p.judgesPrivileged || c.Name == privilegedControl.Name
 		}
 	}
 }

@@ -75,12 +75,16 @@ type Policy struct {
 	Version    Version
 	active     []activeControl
 	exemptions []exemption
+	// judgesPrivileged is true if the control privileged is active.
+	judgesPrivileged bool
 }
 
 type activeControl struct {
 	control Control
-	rule    rule
-	mode    Mode
+	// order is the control's place in Controls.
+	order int
+	rule  rule
+	mode  Mode
 	// undeterminedAllowed is onUndetermined: Allow.
 	undeterminedAllowed bool
 }

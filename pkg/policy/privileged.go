@@ -12,11 +12,12 @@ import (
 // No container may run with securityContext.privileged.
 //
 // Reads: the signs that engines give to privileged containers alone, a
-// writable /sys and a device rule that allows all; other signs are named in
-// the message. At the sandbox: a writable /sys (containerd 2); no seccomp
-// profile leaves it undetermined.
-// Settings: allow (true or false).
-//
+// writable /sys and a device rule that allows all; other signs (linux, mounts,
+// process) are named in the message.
+// Known: at the container; at the sandbox where its /sys is writable (containerd
+// 2). No seccomp profile leaves it undetermined there.
+// Settings: allow (true or false; default false).
+// Can't see: which of the pod's containers it is, at the sandbox.
 // Upstream: baseline, Privileged Containers (check_privileged.go).
 var privilegedControl = Control{
 	Name:  "privileged",

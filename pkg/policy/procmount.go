@@ -10,17 +10,18 @@ import (
 // /proc must be covered as procMount: Default covers it.
 //
 // Reads: linux.maskedPaths and linux.readonlyPaths, which must hold at least
-// what every engine hides; a second mount of proc counts as uncovered. A
-// privileged container is judged by the control privileged alone. Not known at
-// the sandbox.
+// what every engine hides; mounts, since a second mount of proc is uncovered.
+// Known: at the container. Of a privileged container it is judged by the control
+// privileged alone.
 // Settings: allow (a list of Default and Unmasked).
-//
-// Upstream: baseline, /proc Mount Type (check_procMount.go); since v1.35 a pod
-// with a user namespace of its own may have it Unmasked, in baseline only
+// Can't see: masks that a runtime's fault lets a container undo (CVE-2025-31133).
+// Upstream: baseline, /proc Mount Type (check_procMount_baseline.go); since v1.35
+// a pod with a user namespace of its own may have it Unmasked, in baseline only
 // (check_procMount_restricted.go).
 var procMountControl = Control{
-	Name:  "procMount",
-	reads: []string{"linux", "mounts"},
+	Name:              "procMount",
+	reads:             []string{"linux", "mounts"},
+	followsPrivileged: true,
 	preset: func(l Level, v Version) rule {
 		if !baselineUp(l) {
 			return nil
@@ -58,17 +59,16 @@ func (r procMount) evaluate(in *spec.Intent) []finding {
 		return nil
 	case f.Certainty == spec.Unknown:
 		return []finding{undetermined(f.Source, "whether /proc is covered can't be told")}
-	case !f.Value && in.Kind == spec.KindSandbox:
+	case in.Kind == spec.KindSandbox && (!f.Value || in.Engine.Dialect == spec.CRIO):
+		// CRI-O masks nothing in a sandbox, in which the pause process runs.
 		return waits(f.Source)
 	case !f.Value:
 		return nil
-	case spec.Is(in.Privileged, true) && in.Kind != spec.KindSandbox:
-		return nil
-	case r.allowInUserNamespace && spec.InUserNamespace(in):
-		if in.UserNamespace.Certainty == spec.Assumed {
-			return []finding{assumption(in.UserNamespace.Source, "the user namespace is taken as the pod's own, in which /proc may be unmasked")}
+	}
+	if r.allowInUserNamespace {
+		if relaxed, findings := userNamespace(in); relaxed {
+			return findings
 		}
-		return nil
 	}
 	return []finding{violated(f.Source, "/proc is not masked")}
 }

@@ -47,12 +47,19 @@ type AppArmorHost interface {
 	AppArmor() (bool, error)
 }
 
+// mapAppArmorHost asks the machine. Without one it is taken to have none: an
+// engine that finds AppArmor gives every container a profile.
 func mapAppArmorHost(in *Intent, h Host) {
 	const source = "/sys/kernel/security/apparmor"
-	in.AppArmorHost = unknown[bool](source)
-	if a, ok := h.(AppArmorHost); ok {
-		if has, err := a.AppArmor(); err == nil {
-			in.AppArmorHost = known(has, source)
-		}
+	a, ok := h.(AppArmorHost)
+	if !ok {
+		in.AppArmorHost = assumed(false, source)
+		return
 	}
+	has, err := a.AppArmor()
+	if err != nil {
+		in.AppArmorHost = unknown[bool](source)
+		return
+	}
+	in.AppArmorHost = known(has, source)
 }
