@@ -96,12 +96,14 @@ type checkResult struct {
 	Undetermined []policy.Note      `json:"undetermined"`
 	Assumed      []policy.Note      `json:"assumed"`
 	Exempt       []policy.Note      `json:"exempt,omitempty"`
+	Inactive     []policy.Note      `json:"inactiveExemptions,omitempty"`
 	IgnoredKeys  []string           `json:"ignoredAnnotations,omitempty"`
 }
 
 func checkCommand() *cobra.Command {
 	var (
 		src        source
+		node       nodeFlags
 		policyPath string
 		output     string
 	)
@@ -122,7 +124,7 @@ Exit code: 0 allowed, 1 refused, 2 error.`,
   runc spec && nodeadmit check --policy baseline.yaml --spec config.json --engine none -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := check(cmd, &src, policyPath, output)
+			err := check(cmd, &src, &node, policyPath, output)
 			if err != nil && !errors.Is(err, errRefused) {
 				return showError(cmd, output, err)
 			}
@@ -132,11 +134,32 @@ Exit code: 0 allowed, 1 refused, 2 error.`,
 	cmd.Flags().StringVar(&policyPath, "policy", "", "policy file, or directory of *.yaml, *.yml and *.json files")
 	_ = cmd.MarkFlagRequired("policy")
 	src.flags(cmd)
+	node.flags(cmd)
 	outputFlag(cmd, &output, "text", "json")
 	return cmd
 }
 
-func check(cmd *cobra.Command, src *source, policyPath, output string) error {
+// nodeFlags say as which node a policy is read.
+type nodeFlags struct {
+	labels      map[string]string
+	threatModel string
+}
+
+func (n *nodeFlags) flags(cmd *cobra.Command) {
+	cmd.Flags().StringToStringVar(&n.labels, "node-label", nil, "label of the node, for policies that are for some nodes only (KEY=VALUE)")
+	cmd.Flags().StringVar(&n.threatModel, "threat-model", "Misconfiguration", "Misconfiguration or HostileAdmin")
+	_ = cmd.RegisterFlagCompletionFunc("threat-model", cobra.FixedCompletions([]string{"Misconfiguration", "HostileAdmin"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (n *nodeFlags) node() (policy.Node, error) {
+	switch n.threatModel {
+	case "Misconfiguration", "HostileAdmin":
+		return policy.Node{Labels: n.labels, HostileAdmin: n.threatModel == "HostileAdmin"}, nil
+	}
+	return policy.Node{}, fmt.Errorf("unknown threat model %q: want Misconfiguration or HostileAdmin", n.threatModel)
+}
+
+func check(cmd *cobra.Command, src *source, node *nodeFlags, policyPath, output string) error {
 	set, err := policy.Load(policyPath, policy.LoadOptions{})
 	if err != nil {
 		return err
@@ -148,12 +171,19 @@ func check(cmd *cobra.Command, src *source, policyPath, output string) error {
 	if err != nil {
 		return err
 	}
+	as, err := node.node()
+	if err != nil {
+		return err
+	}
+	if set, err = set.ForNode(as); err != nil {
+		return err
+	}
 	d := set.Evaluate(in)
 	r := checkResult{
 		APIVersion: apiVersion, Kind: "CheckResult", Decision: report.Word(d.Allowed), Moment: string(in.Kind),
 		Pod:        report.NewPod(in),
 		Violations: orEmpty(d.Violations), Undetermined: orEmpty(d.Undetermined), Assumed: orEmpty(d.Assumed),
-		Exempt: d.Exempt, IgnoredKeys: in.Ignored,
+		Exempt: d.Exempt, Inactive: d.Inactive, IgnoredKeys: in.Ignored,
 	}
 	if !d.Allowed {
 		r.Message = d.Refusal(in)
@@ -178,10 +208,11 @@ func orEmpty[T any](list []T) []T {
 
 // policyResult is the output of check -o json for a policy alone.
 type policyResult struct {
-	APIVersion string       `json:"apiVersion"`
-	Kind       string       `json:"kind"`
-	Digest     string       `json:"digest"`
-	Policies   []policyLine `json:"policies"`
+	APIVersion string             `json:"apiVersion"`
+	Kind       string             `json:"kind"`
+	Digest     string             `json:"digest"`
+	Policies   []policyLine       `json:"policies"`
+	Exemptions []policy.Exemption `json:"exemptions"`
 }
 
 type policyLine struct {
@@ -193,7 +224,7 @@ type policyLine struct {
 }
 
 func showPolicies(w io.Writer, set *policy.Set, output string) error {
-	r := policyResult{APIVersion: apiVersion, Kind: "PolicyResult", Digest: set.Digest}
+	r := policyResult{APIVersion: apiVersion, Kind: "PolicyResult", Digest: set.Digest, Exemptions: orEmpty(set.Exemptions())}
 	for _, p := range set.Policies {
 		r.Policies = append(r.Policies, policyLine{p.Name, p.File, string(p.Mode), string(p.Preset), p.Version.String()})
 	}
@@ -202,6 +233,15 @@ func showPolicies(w io.Writer, set *policy.Set, output string) error {
 	}
 	for _, p := range r.Policies {
 		if _, err := fmt.Fprintf(w, "%s: policy %q is valid (%s, preset %s %s)\n", p.File, p.Name, p.Mode, p.Preset, p.Version); err != nil {
+			return err
+		}
+	}
+	for _, e := range r.Exemptions {
+		holds := "holds against a hostile cluster admin"
+		if !e.HoldsAgainstHostileAdmin {
+			holds = "does not hold against a hostile cluster admin: " + e.Weakness
+		}
+		if _, err := fmt.Fprintf(w, "policy %q, exemption %q: %s\n", e.Policy, e.Name, holds); err != nil {
 			return err
 		}
 	}
@@ -223,7 +263,7 @@ func showCheck(w io.Writer, in *spec.Intent, r *checkResult) error {
 	for _, l := range []struct {
 		title string
 		notes []policy.Note
-	}{{"Undetermined", r.Undetermined}, {"Assumed", r.Assumed}, {"Exempt", r.Exempt}} {
+	}{{"Undetermined", r.Undetermined}, {"Assumed", r.Assumed}, {"Exempt", r.Exempt}, {"Exemptions not in force", r.Inactive}} {
 		if len(l.notes) == 0 {
 			continue
 		}

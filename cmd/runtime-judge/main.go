@@ -79,7 +79,7 @@ func (s *start) run(argv []string) {
 		file = s.command.ConfigPath()
 	}
 	a := judge.Judge(judge.Request{
-		Config: s.config, Engine: rt.Engine, Bundle: s.command.Bundle, File: file, ID: s.command.ID, Host: host.New(),
+		Config: s.config, Engine: rt.Engine, Runtime: s.name, Bundle: s.command.Bundle, File: file, ID: s.command.ID, Host: host.New(),
 	})
 	if a.Refusal != "" {
 		s.refuse(&a, nil)

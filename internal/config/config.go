@@ -53,7 +53,9 @@ type Config struct {
 	FailOpen     bool
 	Unmanaged    Unmanaged
 	HostileAdmin bool
-	LateCheck    bool
+	// NodeLabels say which policies apply here (nodes.matchLabels).
+	NodeLabels map[string]string
+	LateCheck  bool
 	// Deadline bounds a whole decision.
 	Deadline    time.Duration
 	DecisionLog string
@@ -141,6 +143,11 @@ func (c *Config) read(d *strictyaml.Decoder, at strictyaml.Field) {
 					d.UnknownField(o, f, "path")
 				}
 			}
+		case "nodeLabels":
+			c.NodeLabels = map[string]string{}
+			for _, l := range d.Object(f).Fields {
+				c.NodeLabels[l.Name] = d.Str(l)
+			}
 		case "stateDir":
 			c.StateDir = absolutePath(d, f)
 		case "podSources":
@@ -149,7 +156,7 @@ func (c *Config) read(d *strictyaml.Decoder, at strictyaml.Field) {
 			}
 		default:
 			d.UnknownField(o, f, "policyDir", "runtimes", "failureMode", "unmanaged", "threatModel", "lateCheck",
-				"deadline", "decisionLog", "stateDir", "podSources")
+				"deadline", "decisionLog", "stateDir", "nodeLabels", "podSources")
 		}
 	}
 }

@@ -23,6 +23,8 @@ type Request struct {
 	// File is the configuration that the runtime reads, if it isn't the
 	// bundle's config.json (crun --config).
 	File string
+	// Runtime is the name that the wrapper was called under, or "".
+	Runtime string
 	// ID is the container's id as the runtime was told.
 	ID string
 	// PID is the container's first process in a hook, else 0.
@@ -132,7 +134,7 @@ func Judge(r Request) (a Answer) {
 		return a
 	}
 	a.Document = doc
-	a.Intent, err = spec.Map(doc, spec.Options{Engine: r.Engine, ID: r.ID, Host: r.Host, PID: r.PID})
+	a.Intent, err = spec.Map(doc, spec.Options{Engine: r.Engine, ID: r.ID, RuntimeHandler: r.Runtime, Host: r.Host, PID: r.PID})
 	if err != nil {
 		a.fail(&Fault{BadInput, fmt.Errorf("bundle %q: config.json: %w", doc.Dir, err)}, r.Config)
 		return a
@@ -148,7 +150,12 @@ func Judge(r Request) (a Answer) {
 		a.fail(&Fault{BadPolicy, fmt.Errorf("no policy is in force: %w (nodeadmit check --policy %s)", firstLine(err), r.Config.PolicyDir)}, r.Config)
 		return a
 	}
-	a.Decision = a.Policy.Set.Evaluate(a.Intent)
+	set, err := a.Policy.Set.ForNode(policy.Node{Labels: r.Config.NodeLabels, HostileAdmin: r.Config.HostileAdmin})
+	if err != nil {
+		a.fail(&Fault{BadPolicy, fmt.Errorf("no policy is in force: %s: %w", r.Config.PolicyDir, err)}, r.Config)
+		return a
+	}
+	a.Decision = set.Evaluate(a.Intent)
 	if a.Unmanaged == config.UnmanagedAudit {
 		a.Decision.Allowed = true
 	}

@@ -69,6 +69,7 @@ type Entry struct {
 	Violations   []policy.Violation `json:"violations,omitempty"`
 	Undetermined []policy.Note      `json:"undetermined,omitempty"`
 	Exempt       []policy.Note      `json:"exempt,omitempty"`
+	Inactive     []policy.Note      `json:"inactiveExemptions,omitempty"`
 	Unmanaged    string             `json:"unmanaged,omitempty"`
 	PolicyDigest string             `json:"policyDigest,omitempty"`
 	// StalePolicy is set while the policy directory doesn't load and the last
@@ -112,7 +113,7 @@ func NewEntry(a *judge.Answer, start time.Time) Entry {
 	e := Entry{
 		Time: start.UTC().Format(time.RFC3339Nano), Decision: Word(a.Refusal == ""), Message: a.Refusal,
 		Pod: NewPod(a.Intent), Violations: a.Decision.Violations, Undetermined: a.Decision.Undetermined,
-		Exempt: a.Decision.Exempt, Unmanaged: string(a.Unmanaged), PolicyDigest: a.PolicyDigest(),
+		Exempt: a.Decision.Exempt, Inactive: a.Decision.Inactive, Unmanaged: string(a.Unmanaged), PolicyDigest: a.PolicyDigest(),
 		Milliseconds: float64(time.Since(start).Microseconds()) / 1000,
 	}
 	if n := len(e.Violations); n > maxViolations {

@@ -40,6 +40,8 @@ type Decision struct {
 	Assumed []Note
 	// Exempt are violations that an exemption takes away.
 	Exempt []Note
+	// Inactive are exemptions that match and are not in force on this node.
+	Inactive []Note
 }
 
 // Evaluate judges an intent by every policy. Deny wins. The result depends on
@@ -84,16 +86,26 @@ func (d *Decision) add(p *Policy, a *activeControl, in *spec.Intent) {
 			findings = append(findings, undetermined(key, "config.json has a key that is not known: "+spec.Quote(key)))
 		}
 	}
+	var (
+		exempt *exemption
+		match  tri
+	)
+	if len(findings) > 0 {
+		exempt, match = p.exempts(d, a.control.Name, in)
+	}
 	for _, f := range findings {
 		note := Note{p.Name, a.control.Name, f.field, f.what}
 		if f.result != Satisfied {
-			switch exemptName, t := p.exempts(a.control.Name, in); t {
+			switch match {
 			case yes:
-				note.Message += fmt.Sprintf(", which exemption %q allows", exemptName)
+				note.Message += fmt.Sprintf(", which exemption %q allows", exempt.name)
+				if why := exempt.weakness(); why != "" {
+					note.Message += " (not against a cluster's admin: " + why + ")"
+				}
 				d.Exempt = append(d.Exempt, note)
 				continue
 			case maybe:
-				note.Message += fmt.Sprintf(", which exemption %q may allow", exemptName)
+				note.Message += fmt.Sprintf(", which exemption %q may allow", exempt.name)
 				d.Undetermined = append(d.Undetermined, note)
 				continue
 			}
@@ -123,19 +135,26 @@ func isPrivileged(in *spec.Intent) bool {
 	return in.Kind != spec.KindSandbox && spec.Is(in.Privileged, true)
 }
 
-// exempts returns the exemption that takes a control off this intent.
-func (p *Policy) exempts(control string, in *spec.Intent) (string, tri) {
-	name, out := "", no
+// exempts returns the exemption that takes a control off this intent. One that
+// matches and is not in force is noted.
+func (p *Policy) exempts(d *Decision, control string, in *spec.Intent) (*exemption, tri) {
+	var found *exemption
+	out := no
 	for i := range p.exemptions {
 		e := &p.exemptions[i]
 		if !contains(e.controls, control) {
 			continue
 		}
-		if t := e.applies(in); t > out {
-			name, out = e.name, t
+		t := e.applies(in)
+		if t != no && e.inactive != "" {
+			d.Inactive = append(d.Inactive, Note{p.Name, control, "", fmt.Sprintf("exemption %q is not in force under threatModel HostileAdmin: %s", e.name, e.inactive)})
+			continue
+		}
+		if t > out {
+			found, out = e, t
 		}
 	}
-	return name, out
+	return found, out
 }
 
 // readsKey reports whether an unknown key lies in a part of the document that

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -256,15 +255,37 @@ func (d *decoder) spec(o *strictyaml.Object, p *Policy) {
 			p.Version = v
 		case "controls":
 			controls = d.Object(f)
+		case "nodes":
+			p.nodeLabels = d.nodes(f)
 		case "exemptions":
 			for _, item := range d.List(f) {
 				p.exemptions = append(p.exemptions, d.exemption(item))
 			}
 		default:
-			d.UnknownField(o, f, "mode", "preset", "version", "controls", "exemptions")
+			d.UnknownField(o, f, "mode", "preset", "version", "controls", "exemptions", "nodes")
 		}
 	}
 	d.controls(controls, p)
+}
+
+// nodes reads {matchLabels: {KEY: VALUE}}.
+func (d *decoder) nodes(f strictyaml.Field) map[string]string {
+	o := d.Object(f)
+	labels := map[string]string{}
+	for _, f := range o.Fields {
+		switch f.Name {
+		case "matchLabels":
+			for _, l := range d.Object(f).Fields {
+				labels[l.Name] = d.Str(l)
+			}
+		default:
+			d.UnknownField(o, f, "matchLabels")
+		}
+	}
+	if len(labels) == 0 {
+		d.Errorf(f.Node, "nodes: want matchLabels with at least one label")
+	}
+	return labels
 }
 
 // controls puts the policy's settings over the preset's.
@@ -305,50 +326,4 @@ func (d *decoder) common(o *strictyaml.Object, a *activeControl) *strictyaml.Obj
 		}
 	}
 	return own
-}
-
-func (d *decoder) exemption(f strictyaml.Field) exemption {
-	var e exemption
-	o := d.Object(f)
-	for _, f := range o.Fields {
-		switch f.Name {
-		case "name":
-			e.name = d.Str(f)
-		case "match":
-			m := d.Object(f)
-			for _, f := range m.Fields {
-				target := map[string]*string{
-					"namespace": &e.match.namespace, "pod": &e.match.pod,
-					"container": &e.match.container, "image": &e.match.image,
-				}[f.Name]
-				if target == nil {
-					d.UnknownField(m, f, "namespace", "pod", "container", "image")
-					continue
-				}
-				*target = d.Str(f)
-				if _, err := path.Match(*target, ""); err != nil || *target == "" {
-					d.Errorf(f.Node, "pattern %q can't match: want text with *, ? or [a-z]", *target)
-				}
-			}
-		case "controls":
-			for _, item := range d.List(f) {
-				name := d.Str(item)
-				if !contains(ControlNames(), name) {
-					d.Errorf(item.Node, "unknown control %q%s", name, strictyaml.Nearest(name, ControlNames()))
-				}
-				e.controls = append(e.controls, name)
-			}
-		default:
-			d.UnknownField(o, f, "name", "match", "controls")
-		}
-	}
-	switch {
-	case e.name == "":
-		d.Errorf(f.Node, "an exemption has no name")
-	case e.match == match{}:
-		d.Errorf(f.Node, "exemption %q matches everything: want match with namespace, pod, container or image", e.name)
-	case len(e.controls) == 0:
-		d.Errorf(f.Node, "exemption %q names no controls", e.name)
-	}
-	return e
 }

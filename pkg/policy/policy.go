@@ -2,11 +2,8 @@ package policy
 
 import (
 	"fmt"
-	"path"
 	"strconv"
 	"strings"
-
-	"github.com/nodeadmit/nodeadmit/pkg/spec"
 )
 
 // APIVersion and Kind are those of a NodePolicy document.
@@ -75,6 +72,8 @@ type Policy struct {
 	Version    Version
 	active     []activeControl
 	exemptions []exemption
+	// nodeLabels are nodes.matchLabels: the nodes that the policy is for.
+	nodeLabels map[string]string
 	// judgesPrivileged is true if the control privileged is active.
 	judgesPrivileged bool
 }
@@ -89,76 +88,9 @@ type activeControl struct {
 	undeterminedAllowed bool
 }
 
-// exemption takes controls off containers that match it.
-type exemption struct {
-	name     string
-	match    match
-	controls []string
-}
-
-type match struct{ namespace, pod, container, image string }
-
 // Set is all policies of a node, in the order of their files and names.
 type Set struct {
 	Policies []*Policy
 	// Digest is "sha256:" and a hexadecimal digest over all files.
 	Digest string
-}
-
-// tri is a truth value of an exemption's match.
-type tri int
-
-const (
-	no tri = iota
-	maybe
-	yes
-)
-
-// applies reports whether the exemption matches. What is not known yet at the
-// sandbox may still match; at the last moment it doesn't.
-func (e *exemption) applies(in *spec.Intent) tri {
-	if in.Kind == spec.KindUnmanaged {
-		return no
-	}
-	out := yes
-	for _, c := range []struct {
-		pattern string
-		fact    spec.Fact[string]
-	}{
-		{e.match.namespace, in.Pod.Namespace},
-		{e.match.pod, in.Pod.Name},
-		{e.match.container, in.Pod.Container},
-		{e.match.image, imageName(in)},
-	} {
-		switch {
-		case c.pattern == "":
-		case in.Kind == spec.KindSandbox && c.fact.Certainty != spec.Known:
-			out = maybe
-		case c.fact.Certainty != spec.Known:
-			return no
-		case !glob(c.pattern, c.fact.Value):
-			return no
-		}
-	}
-	return out
-}
-
-// imageName is the image's name where it is a container's. A sandbox runs the
-// pause image, which is nobody's choice.
-func imageName(in *spec.Intent) spec.Fact[string] {
-	f := spec.Fact[string]{Value: in.Pod.Image.Value.Name, Certainty: in.Pod.Image.Certainty, Source: in.Pod.Image.Source}
-	if in.Kind == spec.KindSandbox {
-		f.Certainty = spec.Unknown
-	}
-	return f
-}
-
-// glob matches as path.Match does, but "*" crosses slashes.
-func glob(pattern, s string) bool {
-	if !strings.ContainsAny(pattern, "*?[") {
-		return pattern == s
-	}
-	swap := strings.NewReplacer("/", "\x01")
-	ok, err := path.Match(swap.Replace(pattern), swap.Replace(s))
-	return ok && err == nil
 }

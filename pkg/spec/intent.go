@@ -206,6 +206,13 @@ type Intent struct {
 	Pod     Identity
 	Ignored []string // keys of another engine's dialect, or forged, not used
 
+	// RuntimeHandler is the name that the wrapper was called under.
+	RuntimeHandler Fact[string]
+	// StaticPod is the kubelet's own mark of a pod that no API server gave it.
+	StaticPod Fact[bool]
+	// Args are process.args.
+	Args Fact[[]string]
+
 	HostNetwork Fact[NamespaceMode]
 	HostPID     Fact[NamespaceMode]
 	HostIPC     Fact[NamespaceMode]

@@ -15,6 +15,8 @@ type Options struct {
 	Engine Engine
 	// ID is the container's id as the runtime was told, or "".
 	ID string
+	// RuntimeHandler is the name that the wrapper was called under, or "".
+	RuntimeHandler string
 	// Host is the machine, or nil for a look at the document alone.
 	Host Host
 	// PID is the container's first process, seen in a prestart or
@@ -33,6 +35,10 @@ func Map(doc *Document, o Options) (*Intent, error) {
 	if err := identify(in, s); err != nil {
 		return nil, err
 	}
+	if o.RuntimeHandler != "" {
+		in.RuntimeHandler = known(o.RuntimeHandler, "configuration")
+	}
+	mapStaticPod(in, s.Annotations)
 	if err := mapNamespaces(in, s, o); err != nil {
 		return nil, err
 	}
@@ -90,6 +96,24 @@ func ignoreKeys(in *Intent, annotations map[string]string, prefixes ...string) {
 		}
 	}
 	slices.Sort(in.Ignored)
+}
+
+// configSource is set by the kubelet on every pod, over what the pod says
+// (kubelet pkg/kubelet/config, kubetypes.ConfigSourceAnnotationKey): "api" for
+// the API server's, else "file" or "http".
+const configSource = "kubernetes.io/config.source"
+
+// mapStaticPod reads the kubelet's mark. containerd hands it on where the
+// handler's pod_annotations let it through; CRI-O always does, but on a sandbox
+// a pod's label of the same name would be written over it.
+func mapStaticPod(in *Intent, a map[string]string) {
+	in.StaticPod = unknown[bool](configSource)
+	source, ok := a[configSource]
+	if !ok || in.Kind == KindUnmanaged {
+		return
+	}
+	in.StaticPod = known(source == "file" || source == "http", configSource)
+	in.StaticPod.Forgeable = in.Kind == KindSandbox && in.Engine.Dialect == CRIO
 }
 
 // identityKeys reads keys that the engine writes all together or not at all.

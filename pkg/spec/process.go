@@ -22,6 +22,7 @@ func mapProcess(in *Intent, s *specs.Spec) {
 		in.UID, in.GID = unknown[uint32]("process"), unknown[uint32]("process")
 		in.AdditionalGIDs = unknown[[]uint32]("process")
 		in.Cwd = unknown[string]("process")
+		in.Args = unknown[[]string]("process")
 		in.AppArmor, in.SELinux = unknown[string]("process"), unknown[string]("process")
 		return
 	}
@@ -31,6 +32,7 @@ func mapProcess(in *Intent, s *specs.Spec) {
 	in.GID = known(p.User.GID, "process.user.gid")
 	in.AdditionalGIDs = known(p.User.AdditionalGids, "process.user.additionalGids")
 	in.Cwd = known(p.Cwd, "process.cwd")
+	in.Args = known(p.Args, "process.args")
 	// An unconfined profile by name is no profile.
 	profile := p.ApparmorProfile
 	if profile == "unconfined" {
