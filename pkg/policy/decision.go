@@ -2,8 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/nodeadmit/nodeadmit/pkg/spec"
@@ -48,9 +46,20 @@ type Decision struct {
 // its arguments alone.
 func (s *Set) Evaluate(in *spec.Intent) Decision {
 	d := Decision{Allowed: true}
+	if in.Kind == spec.KindSandbox {
+		n := 0
+		for _, p := range s.Policies {
+			n += len(p.active)
+		}
+		d.Undetermined = make([]Note, 0, n)
+	}
 	// Each policy has its controls in order. What all say of one control comes
 	// before what any says of the next.
-	next := make([]int, len(s.Policies))
+	var few [8]int
+	next := few[:]
+	if len(s.Policies) > len(few) {
+		next = make([]int, len(s.Policies))
+	}
 	for {
 		order := -1
 		for i, p := range s.Policies {
@@ -68,10 +77,13 @@ func (s *Set) Evaluate(in *spec.Intent) Decision {
 			}
 		}
 	}
-	for _, v := range d.Violations {
-		if v.Mode == Enforce {
+	for i := range d.Violations {
+		if d.Violations[i].Mode == Enforce {
 			d.Allowed = false
 		}
+	}
+	if len(d.Undetermined) == 0 {
+		d.Undetermined = nil
 	}
 	return d
 }
@@ -112,21 +124,38 @@ func (d *Decision) add(p *Policy, a *activeControl, in *spec.Intent) {
 		}
 		switch {
 		case f.result == Satisfied && f.assumed:
-			d.Assumed = append(d.Assumed, note)
+			d.Assumed = append(grow(d.Assumed), note)
 		case f.result == Undetermined && (in.Kind == spec.KindSandbox || a.undeterminedAllowed):
-			d.Undetermined = append(d.Undetermined, note)
+			d.Undetermined = append(grow(d.Undetermined), note)
 		case f.result == Violated || f.result == Undetermined:
 			v := Violation{
 				Policy: p.Name, Control: a.control.Name, Field: f.field,
-				Message: fmt.Sprintf("%s, which policy %s does not allow", f.what, strconv.Quote(p.Name)), Mode: a.mode,
+				Message: f.what + p.refusal(), Mode: a.mode,
 			}
-			if !slices.ContainsFunc(d.Violations, func(o Violation) bool {
-				return o.Policy == v.Policy && o.Control == v.Control && o.Message == v.Message
-			}) {
-				d.Violations = append(d.Violations, v)
+			if !d.has(&v) {
+				d.Violations = append(grow(d.Violations), v)
 			}
 		}
 	}
+}
+
+// has reports whether a policy already said the same of a control.
+func (d *Decision) has(v *Violation) bool {
+	for i := range d.Violations {
+		o := &d.Violations[i]
+		if o.Control == v.Control && o.Policy == v.Policy && o.Message == v.Message {
+			return true
+		}
+	}
+	return false
+}
+
+// grow gives a list that is nil room for what one container usually has.
+func grow[T any](list []T) []T {
+	if list == nil {
+		return make([]T, 0, 8)
+	}
+	return list
 }
 
 // isPrivileged reports whether the container itself is privileged. A sandbox's

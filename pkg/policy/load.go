@@ -205,6 +205,7 @@ func (d *decoder) policy(f strictyaml.Field) *Policy {
 			d.UnknownField(o, f, "apiVersion", "kind", "metadata", "spec")
 		}
 	}
+	p.refusalText = p.refusal()
 	if p.Name == "" {
 		d.Errorf(f.Node, "metadata.name is missing")
 	}

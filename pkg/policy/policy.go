@@ -76,6 +76,15 @@ type Policy struct {
 	nodeLabels map[string]string
 	// judgesPrivileged is true if the control privileged is active.
 	judgesPrivileged bool
+	// refusalText is what a violation's message ends with.
+	refusalText string
+}
+
+func (p *Policy) refusal() string {
+	if p.refusalText != "" {
+		return p.refusalText
+	}
+	return ", which policy " + strconv.Quote(p.Name) + " does not allow"
 }
 
 type activeControl struct {
