@@ -44,7 +44,7 @@ This command checks policies and bundles and explains them.`,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetArgs(args)
-	root.AddCommand(checkCommand(), explainCommand(), installCommand(), uninstallCommand(), versionCommand())
+	root.AddCommand(checkCommand(), explainCommand(), policyCommand(), installCommand(), uninstallCommand(), versionCommand())
 	err := root.Execute()
 	switch {
 	case err == nil:

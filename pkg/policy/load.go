@@ -303,6 +303,7 @@ func (d *decoder) controls(o *strictyaml.Object, p *Policy) {
 		a.undeterminedAllowed = a.rule != nil && c.undeterminedAllowed
 		if o != nil {
 			if f, ok := o.Get(c.Name); ok {
+				a.lines = lines(d.Object(f))
 				a.rule = c.parse(d, d.common(d.Object(f), &a), a.rule)
 			}
 		}
@@ -311,6 +312,15 @@ func (d *decoder) controls(o *strictyaml.Object, p *Policy) {
 			p.judgesPrivileged = p.judgesPrivileged || c.Name == privilegedControl.Name
 		}
 	}
+}
+
+// lines are where an object's members stand in their file.
+func lines(o *strictyaml.Object) map[string]int {
+	out := make(map[string]int, len(o.Fields))
+	for _, f := range o.Fields {
+		out[f.Name] = f.Key.Line
+	}
+	return out
 }
 
 // common takes the settings that every control has out of its object.

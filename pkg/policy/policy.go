@@ -95,6 +95,9 @@ type activeControl struct {
 	mode  Mode
 	// undeterminedAllowed is onUndetermined: Allow.
 	undeterminedAllowed bool
+	// lines are where the policy's own settings stand, by name; nil if the
+	// policy doesn't name the control.
+	lines map[string]int
 }
 
 // Set is all policies of a node, in the order of their files and names.
