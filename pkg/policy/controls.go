@@ -63,6 +63,8 @@ type Control struct {
 	parse func(d *decoder, settings *strictyaml.Object, preset rule) rule
 }
 
+//go:generate go run ../../internal/controlsdoc -C ../..
+
 // Controls returns all controls, most serious first.
 func Controls() []Control {
 	return []Control{
