@@ -15,8 +15,8 @@ import (
 // Reads: mounts, whose source under the kubelet's directory for this pod names
 // the volume's plugin.
 // Known: at the container. nfs, iscsi, fc and flexVolume are the same inline and
-// behind a claim: where only one of the two is allowed, the control is
-// undetermined. A subPath shows its volume on a live look alone.
+// behind a claim, and so are a claim and a generic ephemeral volume: where only
+// one of the two is allowed, the control is undetermined. A subPath shows its volume on a live look alone.
 // Settings: allow (types as in the pod's volumes, added to the preset's).
 // Host paths count as hostPath, behind a claim as well; in the preset they are
 // left to the control hostPaths.
@@ -98,7 +98,8 @@ func (r volumes) evaluate(in *spec.Intent) []finding {
 }
 
 // allows reports whether any and whether all of the types that a volume may be
-// of are allowed. A generic ephemeral volume is a claim.
+// of are allowed. A generic ephemeral volume shows as the claim that is made
+// for it.
 func (r volumes) allows(types string) (any, all bool) {
 	all = true
 	for more := true; more; {
@@ -106,8 +107,11 @@ func (r volumes) allows(types string) (any, all bool) {
 		typ, types, more = strings.Cut(types, "|")
 		if contains(r.allow, typ) {
 			any = true
-		} else {
-			all = false
+			continue
+		}
+		all = false
+		if typ == "persistentVolumeClaim" && contains(r.allow, "ephemeral") {
+			any = true
 		}
 	}
 	return any, all

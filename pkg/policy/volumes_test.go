@@ -52,6 +52,8 @@ func TestVolumes(t *testing.T) {
 		"a sandbox waits":                                {level: Restricted, kind: spec.KindSandbox, want: Undetermined, says: "when the pod's containers are made"},
 		"an inline csi volume is told on a live look":    set(with(inline, Violated, "of type csi"), Privileged, "{allow: [persistentVolumeClaim]}"),
 		"offline it may be a claim":                      set(with(csi, Undetermined, "csi or persistentVolumeClaim"), Privileged, "{allow: [persistentVolumeClaim]}"),
+		"a claim may be an ephemeral volume's":           set(with(volume("kubernetes.io~local-volume", ""), Undetermined, "of type persistentVolumeClaim"), Privileged, "{allow: [ephemeral]}"),
+		"a plugin's directory has another name":          with(volume("kubernetes.io~gce-pd", ""), Undetermined, "gcePersistentDisk or persistentVolumeClaim"),
 		"a subPath can't be told offline":                with(subPath, Undetermined, "whose type can't be told"),
 		"a subPath is its volume's on a live look":       with(nfsSubPath, Violated, "gitRepo"),
 	})

@@ -227,6 +227,15 @@ var volumeTypes = map[string]string{
 	"kubernetes.io~nfs":   "nfs|persistentVolumeClaim",
 	"kubernetes.io~iscsi": "iscsi|persistentVolumeClaim",
 	"kubernetes.io~fc":    "fc|persistentVolumeClaim",
+	// The plugins whose directory isn't called as the pod's field is.
+	"kubernetes.io~aws-ebs":         "awsElasticBlockStore|persistentVolumeClaim",
+	"kubernetes.io~azure-disk":      "azureDisk|persistentVolumeClaim",
+	"kubernetes.io~azure-file":      "azureFile|persistentVolumeClaim",
+	"kubernetes.io~gce-pd":          "gcePersistentDisk|persistentVolumeClaim",
+	"kubernetes.io~photon-pd":       "photonPersistentDisk|persistentVolumeClaim",
+	"kubernetes.io~portworx-volume": "portworxVolume|persistentVolumeClaim",
+	"kubernetes.io~scaleio":         "scaleIO|persistentVolumeClaim",
+	"kubernetes.io~vsphere-volume":  "vsphereVolume|persistentVolumeClaim",
 }
 
 // kubeletPath knows the kubelet's files for this pod
