@@ -88,7 +88,11 @@ A control without settings (` + "`hostUsers: {}`" + `) is in force with its defa
 that are lists add to what the preset allows, unless it says otherwise below.
 
 The table says from which version of the Pod Security Standards on a level has a
-control, in the order in which violations are reported.
+control, in the order in which violations are reported. The rules of each version
+are upstream's (k8s.io/pod-security-admission, whose files are named below), judged
+by what would really run. One of upstream's has no control, since no config.json
+shows it: the host of probes and lifecycle handlers (baseline since v1.34,
+check_hostProbesAndhostLifecycle.go). Windows pods don't come this way.
 `
 
 // read finds the comments of all controls.
