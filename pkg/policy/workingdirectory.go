@@ -57,8 +57,11 @@ func (r workingDirectory) evaluate(in *spec.Intent) []finding {
 
 // leaks reports whether a path leads through a process's open files.
 func leaks(in *spec.Intent, cwd string) bool {
-	clean := path.Clean("/" + cwd)
-	if openFile(clean) {
+	clean := rooted(cwd)
+	switch {
+	case clean == cwd && clean == "/":
+		return false
+	case openFile(clean):
 		return true
 	}
 	if strings.Contains(cwd, "..") && strings.Contains(cwd+"/", "/fd/") {
@@ -66,7 +69,7 @@ func leaks(in *spec.Intent, cwd string) bool {
 	}
 	for i := range in.Mounts {
 		m := &in.Mounts[i]
-		dest := path.Clean("/" + m.Destination)
+		dest := rooted(m.Destination)
 		if !prefix(clean, dest) {
 			continue
 		}
@@ -79,6 +82,14 @@ func leaks(in *spec.Intent, cwd string) bool {
 		}
 	}
 	return false
+}
+
+// rooted is a path that is taken from the container's root, cleaned.
+func rooted(p string) string {
+	if !strings.HasPrefix(p, "/") {
+		p = "/" + p
+	}
+	return path.Clean(p)
 }
 
 // openFile reports whether a clean path is one of a process's own links: an
