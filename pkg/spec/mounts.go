@@ -50,12 +50,18 @@ func (m *mountMapper) spellings(roots []string) []string {
 }
 
 // idFromCgroup takes the container's id from the end of linux.cgroupsPath,
-// which engines write as ".../ID" (cgroupfs) or "slice:prefix:ID" (systemd).
+// which engines write as ".../ID", ".../crio-ID", ".../libpod-ID" (cgroupfs) or
+// "slice:prefix:ID" (systemd).
 func idFromCgroup(path string) string {
-	if i := strings.LastIndexAny(path, "/:"); i >= 0 {
-		return path[i+1:]
+	i := strings.LastIndexAny(path, "/:")
+	if i < 0 {
+		return ""
 	}
-	return ""
+	id := path[i+1:]
+	for _, prefix := range []string{"crio-", "libpod-"} {
+		id = strings.TrimPrefix(id, prefix)
+	}
+	return id
 }
 
 // systemTypes are filesystems that come to life with the container and show
