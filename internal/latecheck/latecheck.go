@@ -44,15 +44,10 @@ func Add(c *config.Config, runtime string, cmd *ociargs.Command, a *judge.Answer
 		if err != nil {
 			return "", err
 		}
-		again, err := spec.Parse(raw)
-		if err != nil {
-			return "", err
-		}
 		if err := spec.ReplaceConfig(doc.Dir, raw); err != nil {
 			return "", err
 		}
-		again.Dir = doc.Dir
-		a.Document = again
+		a.Document = doc.Rewritten(raw)
 	}
 	err = record.Write(record.Dir, record.Record{
 		Root: cmd.Root, ID: cmd.ID, Bundle: doc.Dir, Digest: a.Document.Digest,

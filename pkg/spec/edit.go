@@ -2,13 +2,13 @@ package spec
 
 import (
 	"bytes"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -184,7 +184,9 @@ func replaceConfig(dir string, raw []byte) error {
 	if err := mustBeRegular(&old); err != nil {
 		return err
 	}
-	temp := "." + ConfigName + ".nodeadmit-" + rand.Text()
+	// Unique is enough, since the file must be new: crypto/rand would cost more
+	// than all the rest.
+	temp := "." + ConfigName + ".nodeadmit-" + strconv.Itoa(unix.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	if err := writeTemp(dirfd, temp, raw, &old); err != nil {
 		return err
 	}

@@ -2,8 +2,6 @@ package spec
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"io"
 	"reflect"
 	"strconv"
@@ -57,11 +55,10 @@ func Parse(data []byte) (*Document, error) {
 	if err := r.document(reflect.ValueOf(spec).Elem()); err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(data)
 	return &Document{
 		Spec:        spec,
 		Raw:         data,
-		Digest:      "sha256:" + hex.EncodeToString(sum[:]),
+		Digest:      digestOf(data),
 		UnknownKeys: r.unknown,
 	}, nil
 }
