@@ -262,8 +262,8 @@ func (m *mountMapper) kubeletPath(out *Mount, path string) {
 		switch {
 		case len(p) == 1 && p[0] == "etc-hosts":
 			out.Class, out.Why = MountKubelet, "hosts file of this pod"
-		case len(p) == 3 && p[0] == "containers" && p[1] == m.in.Pod.Container.Value:
-			out.Class, out.Why = MountKubelet, "termination log of this container"
+		case len(p) == 3 && p[0] == "containers":
+			out.Class, out.Why = MountKubelet, "termination log of this pod"
 		case len(p) >= 3 && p[0] == "volumes":
 			m.kubeletVolume(out, p[1:])
 			if p[1] == csiPlugin && out.Class == MountVolume {
