@@ -36,9 +36,9 @@ func mapAnnotations(in *Intent, a map[string]string) {
 		return
 	}
 	switch path := a[crioSeccomp]; {
-	case path == "runtime/default":
+	case path == "RuntimeDefault", path == "runtime/default": // 1.37 writes the first
 		in.SeccompType = known("RuntimeDefault", crioSeccomp)
-	case strings.HasPrefix(path, "localhost/"), strings.HasPrefix(path, "/"):
+	case path == "Localhost", strings.HasPrefix(path, "localhost/"), strings.HasPrefix(path, "/"):
 		in.SeccompType = known("Localhost", crioSeccomp)
 	}
 }

@@ -68,3 +68,18 @@ func TestHostPortsOfAContainer(t *testing.T) {
 		})
 	}
 }
+
+func TestSeccompTypeOnCRIO(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"RuntimeDefault": "RuntimeDefault", "runtime/default": "RuntimeDefault", // CRI-O 1.37, and CRI's old spelling
+		"/var/lib/kubelet/seccomp/a.json": "Localhost", "localhost/a.json": "Localhost", "Localhost": "Localhost",
+		"Unconfined": "", "unconfined": "", "": "",
+	} {
+		in := &Intent{Engine: NewEngine(CRIO), Kind: KindContainer}
+		mapAnnotations(in, map[string]string{crioSeccomp: path})
+		if got := in.SeccompType; got.Value != want || (got.Certainty == Known) != (want != "") {
+			t.Errorf("%q is %q (%v), want %q", path, got.Value, got.Certainty, want)
+		}
+	}
+}
