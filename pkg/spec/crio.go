@@ -1,6 +1,11 @@
 package spec
 
-import "strings"
+import (
+	"path/filepath"
+	"strings"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
 
 // CRI-O's annotations (CRI-O internal/annotations). On a sandbox a pod's
 // annotations and then its labels are written after CRI-O's own keys
@@ -89,4 +94,39 @@ func (m *mountMapper) crioMount(path string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// crioImageVolume knows an image volume: an overlay without a layer to write to,
+// of an image that is mounted in CRI-O's storage and an empty directory of its
+// own (server/container_create_linux.go mountImage).
+func (m *mountMapper) crioImageVolume(sm *specs.Mount) bool {
+	if sm.Type != "overlay" || sm.Source != "overlay" || len(sm.Options) != 1 {
+		return false
+	}
+	layers, ok := strings.CutPrefix(sm.Options[0], "lowerdir=")
+	if !ok || strings.Contains(layers, ",") {
+		return false
+	}
+	for dir := range strings.SplitSeq(layers, ":") {
+		if !m.crioOwn(dir) {
+			return false
+		}
+	}
+	return true
+}
+
+// crioOwn reports whether a directory lies in one of CRI-O's.
+func (m *mountMapper) crioOwn(dir string) bool {
+	if filepath.Clean(dir) != dir {
+		return false
+	}
+	if run, ok := strings.CutPrefix(dir, "/var/run/"); ok {
+		dir = "/run/" + run
+	}
+	for _, root := range m.engineRoots {
+		if _, ok := rest(dir, root); ok {
+			return true
+		}
+	}
+	return false
 }

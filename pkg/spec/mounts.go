@@ -122,6 +122,11 @@ func (m *mountMapper) classifyFilesystem(out *Mount, sm *specs.Mount) {
 		out.Class = MountSystem
 		return
 	}
+	if m.in.Engine.Dialect == CRIO && m.crioImageVolume(sm) {
+		out.Class, out.Volume, out.Why = MountVolume, "image", "image volume"
+		out.ReadOnly, out.RecursiveReadOnly = true, true
+		return
+	}
 	out.Class = MountForeign
 	out.Source = sm.Source
 	out.Field += ".type"
