@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	corev1 "k8s.io/api/core/v1"
@@ -105,42 +104,49 @@ type image struct {
 	host  *translate.Host
 }
 
-// imageOf returns it, without what a rule says decides nothing.
-func imageOf(n *translate.Node, b *translate.Bundles, r *rule) (image, error) {
+// ignored is what of two documents need not be the same.
+type ignored struct {
+	// order: of the lists of capabilities, which are sets.
+	order bool
+	// sandboxUser: of the sandbox's process.
+	sandboxUser bool
+	// annotations: those with these prefixes, on CRI-O.
+	annotations []string
+}
+
+func (i ignored) with(r *rule) ignored {
+	return ignored{i.order || r.order, i.sandboxUser || r.sandboxUser, slices.Concat(i.annotations, r.annotations)}
+}
+
+// imageOf returns it, without what need not be the same.
+func imageOf(n *translate.Node, b *translate.Bundles, not ignored) (image, error) {
 	c := &translate.Bundles{Host: b.Host, Sandbox: b.Sandbox, Containers: slices.Clone(b.Containers)}
-	if r.loose(n) {
+	if n.Engine == translate.CRIO || not.order || not.sandboxUser {
 		if c.Sandbox != nil {
-			c.Sandbox = r.without(n, clone(c.Sandbox), true)
+			c.Sandbox = not.without(n, clone(c.Sandbox), true)
 		}
 		for i, s := range c.Containers {
-			c.Containers[i] = r.without(n, clone(s), false)
+			c.Containers[i] = not.without(n, clone(s), false)
 		}
 	}
 	files, err := c.JSON()
 	return image{files, b.Host}, err
 }
 
-// loose reports whether more than bytes is compared.
-func (r *rule) loose(n *translate.Node) bool {
-	return n.Engine == translate.CRIO || r.sandboxUser
-}
-
-// without leaves out of a document what a rule says decides nothing.
-func (r *rule) without(n *translate.Node, s *specs.Spec, sandbox bool) *specs.Spec {
-	if sandbox && r.sandboxUser {
+func (i ignored) without(n *translate.Node, s *specs.Spec, sandbox bool) *specs.Spec {
+	if sandbox && i.sandboxUser {
 		s.Process.User = specs.User{}
 	}
-	if n.Engine != translate.CRIO {
-		return s
+	if i.order {
+		for _, set := range []*[]string{&s.Process.Capabilities.Bounding, &s.Process.Capabilities.Effective, &s.Process.Capabilities.Permitted} {
+			*set = slices.Sorted(slices.Values(*set))
+		}
 	}
-	// The order in which capabilities are listed.
-	for _, set := range []*[]string{&s.Process.Capabilities.Bounding, &s.Process.Capabilities.Effective, &s.Process.Capabilities.Permitted} {
-		*set = slices.Sorted(slices.Values(*set))
-	}
-	// CRI-O hands a pod's annotations on as they are.
-	for k := range s.Annotations {
-		if len(r.annotations) > 0 && (begins(k, r.annotations) || k == "io.kubernetes.cri-o.Annotations") {
-			delete(s.Annotations, k)
+	if n.Engine == translate.CRIO && len(i.annotations) > 0 {
+		for k := range s.Annotations {
+			if begins(k, i.annotations) || k == "io.kubernetes.cri-o.Annotations" {
+				delete(s.Annotations, k)
+			}
 		}
 	}
 	return s
@@ -164,14 +170,15 @@ func unseen(n *translate.Node, p *corev1.Pod, s standard) (classes []string, oth
 	}
 	p = p.DeepCopy()
 	failed := upstream().Evaluate(p, s.level, s.parsed())
+	var not ignored
 	for i := range rules {
 		r := &rules[i]
 		q := p.DeepCopy()
 		r.apply(n, q)
-		if reflect.DeepEqual(p, q) || !sameImage(n, base, q, r) {
+		if reflect.DeepEqual(p, q) || !sameImage(n, base, q, not.with(r)) {
 			continue
 		}
-		p = q
+		p, not = q, not.with(r)
 		if now := upstream().Evaluate(p, s.level, s.parsed()); !reflect.DeepEqual(now, failed) {
 			failed = now
 			classes = append(classes, r.name)
@@ -194,7 +201,7 @@ func ambiguous(n *translate.Node, p *corev1.Pod, s standard) (class string, othe
 		r := &reverse[i]
 		q := p.DeepCopy()
 		r.apply(n, q)
-		if reflect.DeepEqual(p, q) || !sameImage(n, base, q, r) {
+		if reflect.DeepEqual(p, q) || !sameImage(n, base, q, ignored{}.with(r)) {
 			continue
 		}
 		if len(upstream().Evaluate(q, s.level, s.parsed())) > 0 {
@@ -204,16 +211,16 @@ func ambiguous(n *translate.Node, p *corev1.Pod, s standard) (class string, othe
 	return "", nil
 }
 
-func sameImage(n *translate.Node, base *translate.Bundles, q *corev1.Pod, r *rule) bool {
+func sameImage(n *translate.Node, base *translate.Bundles, q *corev1.Pod, not ignored) bool {
 	b, err := n.Pod(q)
 	if err != nil {
 		return false
 	}
-	x, err := imageOf(n, base, r)
+	x, err := imageOf(n, base, not)
 	if err != nil {
 		panic(err)
 	}
-	y, err := imageOf(n, b, r)
+	y, err := imageOf(n, b, not)
 	if err != nil {
 		panic(err)
 	}
@@ -273,12 +280,10 @@ func look(n *translate.Node, p *corev1.Pod, s standard) (outcome, error) {
 	return o, fmt.Errorf("upstream refuses it at %s, on %s it is allowed (seen through: %v): %s", s, n.Engine, o.classes, strings.Join(texts, "; "))
 }
 
-// asJSON shows a pod in a test's output.
-func asJSON(t testing.TB, v any) string {
-	t.Helper()
+func mustJSON(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	return string(data)
+	return data
 }

@@ -17,6 +17,8 @@ type rule struct {
 	// text explains it in docs/conformance.md.
 	text  string
 	apply func(*translate.Node, *corev1.Pod)
+	// order: a list of capabilities is a set.
+	order bool
 	// sandboxUser: the sandbox's own user decides nothing (DESIGN.md, ruling 2).
 	sandboxUser bool
 	// annotations are prefixes of those that CRI-O hands on, and that no engine
@@ -133,6 +135,25 @@ var rules = []rule{
 		apply:       effectiveAppArmor,
 	},
 	{
+		name: "podSELinuxOverridden",
+		text: "A pod's SELinux options that every container overrides are the sandbox's alone, which CRI-O makes without a runtime (drop_infra_ctr, its default).",
+		apply: func(_ *translate.Node, p *corev1.Pod) {
+			of := podContext(p).SELinuxOptions
+			if of == nil {
+				return
+			}
+			each(p, func(c *corev1.Container) {
+				merged := *of
+				if o := context(c).SELinuxOptions; o != nil {
+					merged.User, merged.Role = either(o.User, of.User), either(o.Role, of.Role)
+					merged.Type, merged.Level = either(o.Type, of.Type), either(o.Level, of.Level)
+				}
+				c.SecurityContext.SELinuxOptions = &merged
+			})
+			p.Spec.SecurityContext.SELinuxOptions = nil
+		},
+	},
+	{
 		name:  "seLinuxWithoutEffect",
 		text:  "SELinux options that are the engine's own anyway (user system_u, role system_r), or that the node doesn't heed (privileged, or no SELinux), leave no trace.",
 		apply: effectiveSELinux,
@@ -160,8 +181,9 @@ var rules = []rule{
 		},
 	},
 	{
-		name: "defaultCapabilityAdded",
-		text: "A capability that the engine gives anyway can be added or not. (containerd gives NET_RAW, which baseline doesn't let a pod add.)",
+		name:  "defaultCapabilityAdded",
+		order: true,
+		text:  "A capability that the engine gives anyway can be added or not. (containerd gives NET_RAW, which baseline doesn't let a pod add.)",
 		apply: func(n *translate.Node, p *corev1.Pod) {
 			eachCapabilities(p, func(caps *corev1.Capabilities) {
 				if !slices.Contains(caps.Drop, "ALL") {
@@ -173,6 +195,28 @@ var rules = []rule{
 		},
 	},
 	{
+		name:  "partOfDefaultsAdded",
+		order: true,
+		text:  "Dropping ALL and adding some of what the engine gives anyway is the same as dropping the others.",
+		apply: func(n *translate.Node, p *corev1.Pod) {
+			defaults := n.SpecEngine().DefaultCapabilities
+			eachCapabilities(p, func(caps *corev1.Capabilities) {
+				added := func(d string) bool { return slices.Contains(caps.Add, corev1.Capability(d)) }
+				if !slices.Contains(caps.Drop, "ALL") || !slices.ContainsFunc(defaults, added) {
+					return
+				}
+				caps.Drop = slices.DeleteFunc(caps.Drop, func(d corev1.Capability) bool { return d == "ALL" })
+				for _, d := range defaults {
+					if !added(d) {
+						caps.Drop = append(caps.Drop, corev1.Capability(d))
+					}
+				}
+				caps.Add = slices.DeleteFunc(caps.Add, func(a corev1.Capability) bool { return slices.Contains(defaults, string(a)) })
+			})
+		},
+	},
+	{
+		order: true,
 		name:  "dropSpelledOut",
 		text:  "Whether ALL was dropped, or each capability of the engine's by its name, comes to the same.",
 		apply: dropAll,
@@ -265,6 +309,7 @@ var reverse = []rule{
 					continue
 				}
 				if name, ok := strings.CutPrefix(v.PersistentVolumeClaim.ClaimName, "host-path."); ok {
+					rename(p, v.Name, name)
 					v.VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/" + name}}
 				}
 			}
@@ -379,11 +424,23 @@ func effectiveSELinux(n *translate.Node, p *corev1.Pod) {
 	podContext(p).SELinuxOptions = clean(p.Spec.SecurityContext.SELinuxOptions)
 	each(p, func(c *corev1.Container) {
 		s := context(c)
+		spoke := s.SELinuxOptions != nil && *s.SELinuxOptions != (corev1.SELinuxOptions{})
 		s.SELinuxOptions = clean(s.SELinuxOptions)
+		if o := s.SELinuxOptions; o != nil && *o == (corev1.SELinuxOptions{}) && spoke && n.Engine != translate.CRIO {
+			// Without a word of its own it would have the pod's.
+			o.Type = "container_t"
+		}
 		if isPrivileged(c) {
 			s.SELinuxOptions = nil
 		}
 	})
+}
+
+func either(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
 }
 
 func eachCapabilities(p *corev1.Pod, f func(*corev1.Capabilities)) {

@@ -299,7 +299,7 @@ func (n *Node) crioContainerMounts(s *specs.Spec, c *cri.ContainerConfig, who Id
 		out := specs.Mount{Destination: m.ContainerPath, Type: "bind", Source: n.resolve(m.HostPath), Options: []string{"rbind"}}
 		if m.Image != nil {
 			out.Type, out.Source = "overlay", "overlay"
-			out.Options = []string{"lowerdir=" + n.Root + "/overlay/" + id(m.Image.Image) + "/merged", "ro"}
+			out.Options = []string{"lowerdir=" + n.Root + "/overlay/" + id(m.Image.Image) + "/merged:/var/run/crio/image-volumes"}
 			s.Mounts = append(s.Mounts, out)
 			continue
 		}

@@ -30,13 +30,13 @@ func (k *kubelet) mounts(c *corev1.Container) ([]*cri.Mount, error) {
 			out = append(out, mount)
 			continue
 		}
-		dir, err := k.volumePath(v)
+		dir, name, err := k.volumePath(v)
 		if err != nil {
 			return nil, err
 		}
 		mount.HostPath = dir
 		if m.SubPath != "" {
-			mount.HostPath = fmt.Sprintf("%s/volume-subpaths/%s/%s/%d", k.dir, v.Name, c.Name, i)
+			mount.HostPath = fmt.Sprintf("%s/volume-subpaths/%s/%s/%d", k.dir, name, c.Name, i)
 			k.out.Bound[mount.HostPath] = path.Join(dir, m.SubPath)
 		}
 		if m.MountPropagation != nil {
@@ -77,7 +77,20 @@ func volume(s *corev1.PodSpec, name string) *corev1.Volume {
 // volumePath is where the kubelet has a volume. A claim's name says what it is
 // bound to, as "PLUGIN.VOLUME" ("nfs.pv1", "host-path.pv1"), or else a volume
 // of a CSI driver.
-func (k *kubelet) volumePath(v *corev1.Volume) (string, error) {
+//
+// name is the volume's own: of a claim's, the persistent volume's.
+func (k *kubelet) volumePath(v *corev1.Volume) (dir, name string, err error) {
+	name = v.Name
+	if c := v.PersistentVolumeClaim; c != nil {
+		if _, own, ok := strings.Cut(c.ClaimName, "."); ok {
+			name = own
+		}
+	}
+	dir, err = k.pluginPath(v)
+	return dir, name, err
+}
+
+func (k *kubelet) pluginPath(v *corev1.Volume) (string, error) {
 	dir := func(plugin, name string) string { return k.dir + "/volumes/kubernetes.io~" + plugin + "/" + name }
 	csi := func(name, mode string) string {
 		data := dir("csi", name) + "/vol_data.json"
