@@ -107,9 +107,7 @@ func (h *hook) run(args []string, stdin io.Reader) {
 	// The runtime may wait until all of the state is read.
 	data, err := io.ReadAll(io.LimitReader(stdin, maxState+1))
 	_, _ = io.Copy(io.Discard, stdin)
-	if err != nil || len(data) > maxState {
-		h.refuse(&judge.Answer{}, fault(judge.BadInput, fmt.Errorf("state on stdin: not readable, or larger than %d bytes", maxState)))
-	}
+	tooLarge := err != nil || len(data) > maxState
 	h.options, err = parse(args)
 	if err != nil {
 		h.refuse(&judge.Answer{}, fault(judge.BadConfig, err))
@@ -122,6 +120,9 @@ func (h *hook) run(args []string, stdin io.Reader) {
 	engine, err := h.engine()
 	if err != nil {
 		h.refuse(&judge.Answer{}, fault(judge.BadConfig, err))
+	}
+	if tooLarge {
+		h.refuse(&judge.Answer{}, fault(judge.BadInput, fmt.Errorf("state on stdin: not readable, or larger than %d bytes", maxState)))
 	}
 	if err := h.readState(data); err != nil {
 		h.refuse(&judge.Answer{}, fault(judge.BadInput, fmt.Errorf("state on stdin: %w", err)))

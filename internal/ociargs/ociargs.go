@@ -298,11 +298,13 @@ func parse(g Grammar, extra []ExtraFlag, args []string) (*Command, error) {
 	for i := range all {
 		switch o := &all[i]; {
 		case o == chosen || o.result == foreign:
-		case o.result == fails:
-			return nil, &Error{g, "read differently by versions or by meanings of an unknown flag: " + o.reason, o.word}
 		case o.result == starts && sameStart(c, newCommand(g, o)):
+		case len(r.unknown) > 0:
+			return nil, &Error{g, "unknown flag that may or may not take the next word as its value", r.unknown[0]}
+		case o.result == fails:
+			return nil, &Error{g, "read differently by versions of the runtime: " + o.reason, o.word}
 		default:
-			return nil, &Error{g, "read differently by versions or by meanings of an unknown flag", ""}
+			return nil, &Error{g, "read differently by versions of the runtime", ""}
 		}
 	}
 	if err := c.check(args); err != nil {
