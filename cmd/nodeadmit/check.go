@@ -105,13 +105,15 @@ func checkCommand() *cobra.Command {
 		src        source
 		node       nodeFlags
 		policyPath string
+		podFile    string
 		output     string
 	)
 	cmd := &cobra.Command{
-		Use:   "check --policy PATH (--bundle DIR | --spec FILE)",
-		Short: "Check a policy, or a bundle against it",
+		Use:   "check --policy PATH [--bundle DIR | --spec FILE | --pod FILE]",
+		Short: "Check a policy, or a bundle or pods against it",
 		Long: `Check judges a bundle as the wrapper would, and says what it would say. With
---policy alone it validates the policy.
+--policy alone it validates the policy. With --pod it judges pods as they are
+declared, by upstream's own Pod Security checks and by the policy's controls.
 
 Without --live nothing but the files named is looked at: a namespace given by
 path is the host's if the path says so (/proc/1/ns/net), and is else taken as
@@ -121,10 +123,11 @@ and mounts are resolved on this machine.
 Exit code: 0 allowed, 1 refused, 2 error.`,
 		Example: `  nodeadmit check --policy policies.d
   nodeadmit check --policy baseline.yaml --bundle . --engine none
+  kubectl get pods -A -o yaml | nodeadmit check --policy restricted.yaml --pod -
   runc spec && nodeadmit check --policy baseline.yaml --spec config.json --engine none -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := check(cmd, &src, &node, policyPath, output)
+			err := check(cmd, &src, &node, policyPath, podFile, output)
 			if err != nil && !errors.Is(err, errRefused) {
 				return showError(cmd, output, err)
 			}
@@ -133,8 +136,11 @@ Exit code: 0 allowed, 1 refused, 2 error.`,
 	}
 	cmd.Flags().StringVar(&policyPath, "policy", "", "policy file, or directory of *.yaml, *.yml and *.json files")
 	_ = cmd.MarkFlagRequired("policy")
+	cmd.Flags().StringVar(&podFile, "pod", "", "YAML or JSON of pods, lists of them or workloads, or - for stdin")
 	src.flags(cmd)
 	node.flags(cmd)
+	cmd.MarkFlagsMutuallyExclusive("pod", "bundle")
+	cmd.MarkFlagsMutuallyExclusive("pod", "spec")
 	outputFlag(cmd, &output, "text", "json")
 	return cmd
 }
@@ -159,19 +165,25 @@ func (n *nodeFlags) node() (policy.Node, error) {
 	return policy.Node{}, fmt.Errorf("unknown threat model %q: want Misconfiguration or HostileAdmin", n.threatModel)
 }
 
-func check(cmd *cobra.Command, src *source, node *nodeFlags, policyPath, output string) error {
+func check(cmd *cobra.Command, src *source, node *nodeFlags, policyPath, podFile, output string) error {
 	set, err := policy.Load(policyPath, policy.LoadOptions{})
 	if err != nil {
 		return err
 	}
-	if !src.given() {
+	if !src.given() && podFile == "" {
 		return showPolicies(cmd.OutOrStdout(), set, output)
 	}
-	in, err := src.read(cmd.InOrStdin())
+	as, err := node.node()
 	if err != nil {
 		return err
 	}
-	as, err := node.node()
+	if podFile != "" {
+		if set, err = set.ForNode(as); err != nil {
+			return err
+		}
+		return checkPods(cmd, set, podFile, output)
+	}
+	in, err := src.read(cmd.InOrStdin())
 	if err != nil {
 		return err
 	}

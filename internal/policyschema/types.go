@@ -21,12 +21,14 @@ type Metadata struct {
 
 // Spec says what is refused.
 type Spec struct {
-	Mode       string      `json:"mode,omitempty" enum:"Enforce,Audit" doc:"Audit refuses nothing and reports. Default Enforce."`
-	Preset     string      `json:"preset,omitempty" enum:"privileged,baseline,restricted" doc:"Pod Security level to start from. Default privileged, which restricts nothing."`
-	Version    string      `json:"version,omitempty" pattern:"^(latest|v1\\.([0-9]|[12][0-9]|3[0-7]))$" doc:"Version of the Pod Security Standards. Default latest."`
-	Controls   Controls    `json:"controls,omitempty" doc:"Restrictions by name. Naming one switches it on; its settings go over the preset's."`
-	Exemptions []Exemption `json:"exemptions,omitempty" doc:"Containers that some controls don't apply to."`
-	Nodes      *Nodes      `json:"nodes,omitempty" doc:"Nodes that the policy is for. Default all."`
+	Mode                string      `json:"mode,omitempty" enum:"Enforce,Audit" doc:"Audit refuses nothing and reports. Default Enforce."`
+	Preset              string      `json:"preset,omitempty" enum:"privileged,baseline,restricted" doc:"Pod Security level to start from. Default privileged, which restricts nothing."`
+	Version             string      `json:"version,omitempty" pattern:"^(latest|v1\\.([0-9]|[12][0-9]|3[0-7]))$" doc:"Version of the Pod Security Standards. Default latest."`
+	Basis               string      `json:"basis,omitempty" enum:"Effective,Declared" doc:"What is judged: what would really run, or the pod object as Pod Security admission judges it. Default Effective."`
+	OnSourceUnavailable string      `json:"onSourceUnavailable,omitempty" enum:"Effective,Deny" doc:"With basis Declared: what happens where only a bundle is at hand. Default Effective, which judges that."`
+	Controls            Controls    `json:"controls,omitempty" doc:"Restrictions by name. Naming one switches it on; its settings go over the preset's."`
+	Exemptions          []Exemption `json:"exemptions,omitempty" doc:"Containers that some controls don't apply to."`
+	Nodes               *Nodes      `json:"nodes,omitempty" doc:"Nodes that the policy is for. Default all."`
 }
 
 // Nodes selects nodes.

@@ -53,6 +53,9 @@ func (s *Set) Evaluate(in *spec.Intent) Decision {
 		}
 		d.Undetermined = make([]Note, 0, n)
 	}
+	for _, p := range s.Policies {
+		d.unavailable(p, in)
+	}
 	// Each policy has its controls in order. What all say of one control comes
 	// before what any says of the next.
 	var few [8]int
@@ -110,10 +113,7 @@ func (d *Decision) add(p *Policy, a *activeControl, in *spec.Intent) {
 		if f.result != Satisfied {
 			switch match {
 			case yes:
-				note.Message += fmt.Sprintf(", which exemption %q allows", exempt.name)
-				if why := exempt.weakness(); why != "" {
-					note.Message += " (not against a cluster's admin: " + why + ")"
-				}
+				note.Message = exempt.note(note.Message)
 				d.Exempt = append(d.Exempt, note)
 				continue
 			case maybe:

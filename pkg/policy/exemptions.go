@@ -186,6 +186,15 @@ func (m *match) pins(mount *spec.Mount) bool {
 	return false
 }
 
+// note adds to a violation's text that the exemption takes it away.
+func (e *exemption) note(text string) string {
+	text += fmt.Sprintf(", which exemption %q allows", e.name)
+	if why := e.weakness(); why != "" {
+		text += " (not against a cluster's admin: " + why + ")"
+	}
+	return text
+}
+
 // weakness says why the exemption does not hold against a cluster's admin, or
 // "". Against one counts only what neither a pod's author nor the API server
 // writes: the kubelet's mark of a static pod, an image's digest, the user

@@ -190,7 +190,7 @@ func (d *decoder) policy(f strictyaml.Field) *Policy {
 	if len(d.Errs) > before {
 		return nil
 	}
-	p := &Policy{Mode: Enforce, Preset: Privileged, Version: Version{latest: true}}
+	p := &Policy{Mode: Enforce, Preset: Privileged, Version: Version{latest: true}, Basis: Effective, OnSourceUnavailable: FallBackToEffective}
 	if !d.Header(o, f, APIVersion, Kind) {
 		return nil
 	}
@@ -254,6 +254,10 @@ func (d *decoder) spec(o *strictyaml.Object, p *Policy) {
 				d.Errorf(f.Node, "%v", err)
 			}
 			p.Version = v
+		case "basis":
+			p.Basis = strictyaml.Choice(d.Decoder, f, Effective, Declared)
+		case "onSourceUnavailable":
+			p.OnSourceUnavailable = strictyaml.Choice(d.Decoder, f, FallBackToEffective, FallBackToDeny)
 		case "controls":
 			controls = d.Object(f)
 		case "nodes":
@@ -263,8 +267,11 @@ func (d *decoder) spec(o *strictyaml.Object, p *Policy) {
 				p.exemptions = append(p.exemptions, d.exemption(item))
 			}
 		default:
-			d.UnknownField(o, f, "mode", "preset", "version", "controls", "exemptions", "nodes")
+			d.UnknownField(o, f, "mode", "preset", "version", "basis", "onSourceUnavailable", "controls", "exemptions", "nodes")
 		}
+	}
+	if f, ok := o.Get("onSourceUnavailable"); ok && p.Basis != Declared {
+		d.Errorf(f.Node, "onSourceUnavailable has no meaning but with basis Declared")
 	}
 	d.controls(controls, p)
 }

@@ -65,13 +65,16 @@ func (v Version) String() string {
 
 // Policy is one NodePolicy document, ready to be evaluated.
 type Policy struct {
-	Name       string
-	File       string
-	Mode       Mode
-	Preset     Level
-	Version    Version
-	active     []activeControl
-	exemptions []exemption
+	Name    string
+	File    string
+	Mode    Mode
+	Preset  Level
+	Version Version
+	// Basis is what the policy judges, OnSourceUnavailable what it does without.
+	Basis               Basis
+	OnSourceUnavailable Fallback
+	active              []activeControl
+	exemptions          []exemption
 	// nodeLabels are nodes.matchLabels: the nodes that the policy is for.
 	nodeLabels map[string]string
 	// judgesPrivileged is true if the control privileged is active.

@@ -102,7 +102,7 @@ func mapLinux(in *Intent, s *specs.Spec) {
 	in.SysWritable = writable(in, "sysfs")
 	in.CgroupWritable = writable(in, "cgroup", "cgroup2")
 	for k, v := range s.Annotations {
-		if steersRuntime(k) {
+		if SteersRuntime(k) {
 			in.UnsafeAnnotation = append(in.UnsafeAnnotation, Annotation{k, v})
 		}
 	}
@@ -234,9 +234,9 @@ func writable(in *Intent, types ...string) Fact[bool] {
 	return known(false, "mounts")
 }
 
-// steersRuntime reports whether an annotation changes what a runtime does
+// SteersRuntime reports whether an annotation changes what a runtime does
 // (runc features.go potentiallyUnsafeConfigAnnotations; crun container.c).
-func steersRuntime(key string) bool {
+func SteersRuntime(key string) bool {
 	switch key {
 	case "bundle", "org.criu.config":
 		return true

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nodeadmit/nodeadmit/internal/report"
+	"github.com/nodeadmit/nodeadmit/pkg/pod"
+	"github.com/nodeadmit/nodeadmit/pkg/policy"
+	"github.com/nodeadmit/nodeadmit/pkg/spec"
+)
+
+// maxManifest bounds a file of pods, in bytes.
+const maxManifest = 64 << 20
+
+// podResult is the output of check --pod -o json for one pod.
+type podResult struct {
+	APIVersion   string             `json:"apiVersion"`
+	Kind         string             `json:"kind"`
+	Decision     string             `json:"decision"`
+	Moment       string             `json:"moment"`
+	Basis        policy.Basis       `json:"basis"`
+	Object       string             `json:"object"`
+	Message      string             `json:"message,omitempty"`
+	Pod          *report.Pod        `json:"pod"`
+	Violations   []policy.Violation `json:"violations"`
+	Undetermined []policy.Note      `json:"undetermined"`
+	Assumed      []policy.Note      `json:"assumed"`
+	Exempt       []policy.Note      `json:"exempt,omitempty"`
+	Inactive     []policy.Note      `json:"inactiveExemptions,omitempty"`
+}
+
+// podResults is the output for a file of several.
+type podResults struct {
+	APIVersion string      `json:"apiVersion"`
+	Kind       string      `json:"kind"`
+	Decision   string      `json:"decision"`
+	Items      []podResult `json:"items"`
+}
+
+// checkPods judges the pods of a manifest as they are declared.
+func checkPods(cmd *cobra.Command, set *policy.Set, file, output string) error {
+	data, err := readManifest(cmd.InOrStdin(), file)
+	if err != nil {
+		return err
+	}
+	pods, err := pod.Read(data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	evaluator, err := pod.NewEvaluator()
+	if err != nil {
+		return err
+	}
+	out := podResults{APIVersion: apiVersion, Kind: "CheckResultList"}
+	refused := false
+	for _, p := range pods {
+		r := judgePod(set, evaluator, &p)
+		refused = refused || r.Message != ""
+		out.Items = append(out.Items, r)
+	}
+	out.Decision = report.Word(!refused)
+	switch {
+	case output != "json":
+		err = showPods(cmd.OutOrStdout(), out.Items)
+	case len(pods) == 1:
+		err = writeJSON(cmd.OutOrStdout(), out.Items[0])
+	default:
+		err = writeJSON(cmd.OutOrStdout(), out)
+	}
+	if err == nil && refused {
+		return errRefused
+	}
+	return err
+}
+
+// readManifest reads a file of pods, or standard input for "-".
+func readManifest(stdin io.Reader, file string) ([]byte, error) {
+	in := stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxManifest+1))
+	if err == nil && len(data) > maxManifest {
+		err = errors.New("is larger than 64 MiB")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return data, nil
+}
+
+func judgePod(set *policy.Set, e *pod.Evaluator, p *pod.Named) podResult {
+	declared := e.Declare(p.Pod)
+	d := set.EvaluateDeclared(declared)
+	// The pod as a whole, for its name.
+	whole := *declared.Containers[0]
+	whole.Kind = spec.KindSandbox
+	r := podResult{
+		APIVersion: apiVersion, Kind: "CheckResult", Decision: report.Word(d.Allowed), Moment: "pod", Basis: policy.Declared, Object: p.Where,
+		Pod:        &report.Pod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: string(p.Pod.UID)},
+		Violations: orEmpty(d.Violations), Undetermined: orEmpty(d.Undetermined), Assumed: []policy.Note{}, Exempt: d.Exempt, Inactive: d.Inactive,
+	}
+	if !d.Allowed {
+		r.Message = d.Refusal(&whole)
+	}
+	return r
+}
+
+func showPods(w io.Writer, items []podResult) error {
+	p := &printer{w: w}
+	for i, r := range items {
+		if i > 0 {
+			p.printf("\n")
+		}
+		p.printf("%s: %s (declared)\n", r.Decision, spec.Quote(r.Object))
+		if r.Message != "" {
+			p.printf("\n%s\n", r.Message)
+		}
+		if len(r.Violations) > 0 {
+			p.printf("\nViolations:\n")
+			for _, v := range r.Violations {
+				p.printf("  %s: %s (%s, %s)\n", v.Control, v.Message, v.Field, v.Mode)
+			}
+		}
+		for _, l := range []struct {
+			title string
+			notes []policy.Note
+		}{{"Not said by the pod", r.Undetermined}, {"Exempt", r.Exempt}, {"Exemptions not in force", r.Inactive}} {
+			if len(l.notes) == 0 {
+				continue
+			}
+			p.printf("\n%s:\n", l.title)
+			for _, n := range l.notes {
+				p.printf("  %s: %s (%s)\n", n.Control, n.Message, n.Field)
+			}
+		}
+	}
+	return p.err
+}
