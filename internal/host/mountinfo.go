@@ -85,6 +85,10 @@ func below(path, dir string) bool {
 // the same filesystem whose root is above m's gives one. Mounts below exclude
 // are the container's own.
 func names(host []mount, m *mount, exclude string) []string {
+	// What is mounted of nsfs has a name ("net:[4026531840]") and no path.
+	if !strings.HasPrefix(m.root, "/") {
+		return nil
+	}
 	var out []string
 	for i := range host {
 		h := &host[i]
@@ -92,7 +96,7 @@ func names(host []mount, m *mount, exclude string) []string {
 			continue
 		}
 		name := strings.TrimSuffix(h.point, "/") + "/" + strings.TrimPrefix(strings.TrimPrefix(m.root, strings.TrimSuffix(h.root, "/")), "/")
-		if name = strings.TrimSuffix(name, "/"); name == "" {
+		if name = strings.TrimRight(name, "/"); name == "" {
 			name = "/"
 		}
 		if !slices.Contains(out, name) {
