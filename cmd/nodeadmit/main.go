@@ -34,7 +34,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 OCI runtime and an OCI hook read the bundle that the container engine wrote and
 refuse what the node's own policy forbids.
 
-This command checks policies and bundles and explains them.`,
+This command installs it, proves that it works, and checks and explains policies
+and bundles.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version.Version,
@@ -44,7 +45,8 @@ This command checks policies and bundles and explains them.`,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetArgs(args)
-	root.AddCommand(checkCommand(), explainCommand(), policyCommand(), installCommand(), uninstallCommand(), versionCommand())
+	root.AddCommand(checkCommand(), explainCommand(), policyCommand(), installCommand(), uninstallCommand(), doctorCommand(),
+		disableCommand(), enableCommand(), versionCommand())
 	err := root.Execute()
 	switch {
 	case err == nil:

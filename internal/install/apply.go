@@ -17,13 +17,34 @@ type Record struct {
 	Version  int       `json:"version"`
 	LibDir   string    `json:"libDir"`
 	Config   string    `json:"config"`
+	Asked    Asked     `json:"asked"`
 	Engines  []Engine  `json:"engines"`
 	Handlers []Handler `json:"handlers"`
 	Changes  []Change  `json:"changes"`
 	Links    []string  `json:"links"`
 }
 
+// Asked is what an installation was told, for one that looks again.
+type Asked struct {
+	ShareDir     string   `json:"shareDir"`
+	EngineConfig string   `json:"engineConfig,omitempty"`
+	EngineBinary string   `json:"engineBinary,omitempty"`
+	KubeletRoots []string `json:"kubeletRoots,omitempty"`
+}
+
 const recordVersion = 1
+
+// Again returns the options by which all of a record would be installed.
+func (r *Record) Again(stateDir string) Options {
+	o := Options{
+		LibDir: r.LibDir, Config: r.Config, StateDir: stateDir, ShareDir: r.Asked.ShareDir, EngineConfig: r.Asked.EngineConfig,
+		EngineBinary: r.Asked.EngineBinary, KubeletRoots: r.Asked.KubeletRoots,
+	}
+	for _, e := range r.Engines {
+		o.Engines = append(o.Engines, e.Dialect)
+	}
+	return o
+}
 
 func recordPath(o *Options) string { return o.StateDir + "/install.json" }
 
@@ -66,7 +87,8 @@ func (r *Record) write(o *Options) error {
 // meant, all is put back.
 func (p *Plan) Apply() (err error) {
 	o := &p.Options
-	r := &Record{Version: recordVersion, LibDir: o.LibDir, Config: o.Config, Engines: p.Engines, Handlers: p.Handlers}
+	r := &Record{Version: recordVersion, LibDir: o.LibDir, Config: o.Config, Engines: p.Engines, Handlers: p.Handlers,
+		Asked: Asked{o.ShareDir, o.EngineConfig, o.EngineBinary, o.KubeletRoots}}
 	if p.record != nil {
 		r.keep(p)
 	}

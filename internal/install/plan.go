@@ -441,6 +441,26 @@ func (p *Plan) CheckPolicy() (*policy.Set, error) {
 	return set, nil
 }
 
+// Wrapper is the path that an engine calls for a handler.
+func (p *Plan) Wrapper(h Handler) string { return p.wrapper(h.Name) }
+
+// Wrapped tells whether the engine's configuration has it call the wrapper for a
+// handler already.
+func (p *Plan) Wrapped(h Handler) bool {
+	name := []byte(`"` + p.wrapper(h.Name) + `"`)
+	for _, c := range p.Changes {
+		if c.Kind == EngineConfig && bytes.Contains(c.After, name) && !bytes.Contains(c.Before, name) {
+			return false
+		}
+	}
+	for _, l := range p.Links {
+		if strings.HasPrefix(l.Path, p.wrapper(h.Name)) && l.was != l.Target {
+			return false
+		}
+	}
+	return true
+}
+
 // Empty tells whether there is nothing to do.
 func (p *Plan) Empty() bool {
 	return len(p.Changes) == 0 && !slices.ContainsFunc(p.Links, func(l Link) bool { return l.was != l.Target })

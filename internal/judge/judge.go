@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
+	"github.com/nodeadmit/nodeadmit/internal/breakglass"
 	"github.com/nodeadmit/nodeadmit/internal/config"
 	"github.com/nodeadmit/nodeadmit/internal/policystore"
 	"github.com/nodeadmit/nodeadmit/pkg/policy"
@@ -50,6 +52,10 @@ type Answer struct {
 	// Unmanaged is what was configured for a container that no CRI made, and
 	// "" for a pod's.
 	Unmanaged config.Unmanaged
+	// Overridden is the refusal that break-glass passed over, and Until is how
+	// long it does.
+	Overridden string
+	Until      time.Time
 }
 
 // Reason is a kind of refusal. Its number is the hook's exit code, which is all
@@ -116,7 +122,26 @@ func ReasonFor(err error) Reason {
 
 // Judge decides. It never panics on what a bundle holds: a fault of our own
 // becomes a refusal.
-func Judge(r Request) (a Answer) {
+func Judge(r Request) Answer {
+	a := decide(r)
+	a.breakGlass(time.Now())
+	return a
+}
+
+// breakGlass passes over a refusal while the node's owner wants nothing refused,
+// except of what can't be judged at all.
+func (a *Answer) breakGlass(now time.Time) {
+	if a.Refusal == "" || a.Reason == BadInput || a.Reason == Internal {
+		return
+	}
+	until, err := breakglass.Active(now)
+	if err != nil || until.IsZero() {
+		return
+	}
+	a.Overridden, a.Until, a.Refusal, a.Reason = a.Refusal, until, "", Allowed
+}
+
+func decide(r Request) (a Answer) {
 	defer func() {
 		if p := recover(); p != nil {
 			a.fail(&Fault{Internal, fmt.Errorf("internal error: %v", p)}, r.Config)

@@ -126,6 +126,10 @@ func NewEntry(a *judge.Answer, start time.Time) Entry {
 	if p := a.Policy; p != nil && p.Uncompiled != nil {
 		e.Notes = append(e.Notes, "the policy can't be kept as the last good one: "+p.Uncompiled.Error())
 	}
+	if a.Overridden != "" {
+		e.Message = a.Overridden
+		e.Notes = append(e.Notes, "BREAK-GLASS: allowed all the same, since nothing is refused until "+a.Until.UTC().Format(time.RFC3339)+" (nodeadmit enable)")
+	}
 	if a.Err != nil {
 		e.Error = a.Err.Error()
 	}
