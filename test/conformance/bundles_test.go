@@ -233,8 +233,13 @@ func normal(s *specs.Spec, e translate.Engine) map[string]any {
 			s.Annotations[k] = "IMAGE" // 1.6 has any name of it, a request by id has none
 		}
 	}
-	if e == translate.CRIO {
+	switch e {
+	case translate.CRIO:
 		normalCRIO(s)
+	case translate.Containerd1:
+		// 1.6 sorts binds by depth, and those of one depth anyhow.
+		binds := slices.IndexFunc(s.Mounts, func(m specs.Mount) bool { return m.Type == "bind" })
+		slices.SortFunc(s.Mounts[binds:], func(a, b specs.Mount) int { return strings.Compare(a.Destination, b.Destination) })
 	}
 	data, err := json.Marshal(s)
 	if err != nil {

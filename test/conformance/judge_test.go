@@ -168,6 +168,7 @@ func unseen(n *translate.Node, p *corev1.Pod, s standard) (classes []string, oth
 	if err != nil {
 		return nil, nil
 	}
+	original := p
 	p = p.DeepCopy()
 	failed := upstream().Evaluate(p, s.level, s.parsed())
 	var not ignored
@@ -187,7 +188,23 @@ func unseen(n *translate.Node, p *corev1.Pod, s standard) (classes []string, oth
 	if len(failed) > 0 {
 		return classes, nil
 	}
-	return classes, p
+	return classes, least(n, base, original, s, classes, p)
+}
+
+// least leaves out of the other pod what need not be changed, if that is enough.
+func least(n *translate.Node, base *translate.Bundles, p *corev1.Pod, s standard, classes []string, other *corev1.Pod) *corev1.Pod {
+	q := p.DeepCopy()
+	var not ignored
+	for i := range rules {
+		if slices.Contains(classes, rules[i].name) {
+			rules[i].apply(n, q)
+			not = not.with(&rules[i])
+		}
+	}
+	if sameImage(n, base, q, not) && len(upstream().Evaluate(q, s.level, s.parsed())) == 0 {
+		return q
+	}
+	return other
 }
 
 // ambiguous finds out why a node refuses a pod that upstream allows: another

@@ -225,7 +225,7 @@ func (g *generator) volume() {
 
 // change changes what is a container's.
 func (g *generator) change(c *corev1.Container) {
-	s := context(c)
+	s := securityOf(c)
 	if s.Capabilities == nil && g.one(4) {
 		s.Capabilities = &corev1.Capabilities{}
 	}

@@ -38,7 +38,7 @@ func each(p *corev1.Pod, f func(c *corev1.Container)) {
 	}
 }
 
-func context(c *corev1.Container) *corev1.SecurityContext {
+func securityOf(c *corev1.Container) *corev1.SecurityContext {
 	if c.SecurityContext == nil {
 		c.SecurityContext = &corev1.SecurityContext{}
 	}
@@ -108,7 +108,7 @@ var rules = []rule{
 		text: "Options for Windows have no effect on Linux, and leave no trace.",
 		apply: func(_ *translate.Node, p *corev1.Pod) {
 			podContext(p).WindowsOptions = nil
-			each(p, func(c *corev1.Container) { context(c).WindowsOptions = nil })
+			each(p, func(c *corev1.Container) { securityOf(c).WindowsOptions = nil })
 		},
 	},
 	{
@@ -137,14 +137,14 @@ var rules = []rule{
 	{
 		name: "podSELinuxOverridden",
 		text: "A pod's SELinux options that every container overrides are the sandbox's alone, which CRI-O makes without a runtime (drop_infra_ctr, its default).",
-		apply: func(_ *translate.Node, p *corev1.Pod) {
+		apply: func(n *translate.Node, p *corev1.Pod) {
 			of := podContext(p).SELinuxOptions
-			if of == nil {
+			if of == nil || !n.SELinux {
 				return
 			}
 			each(p, func(c *corev1.Container) {
 				merged := *of
-				if o := context(c).SELinuxOptions; o != nil {
+				if o := securityOf(c).SELinuxOptions; o != nil {
 					merged.User, merged.Role = either(o.User, of.User), either(o.Role, of.Role)
 					merged.Type, merged.Level = either(o.Type, of.Type), either(o.Level, of.Level)
 				}
@@ -255,17 +255,6 @@ var rules = []rule{
 		text:  "CRI-O sets a pod's kernel parameters itself where it makes no infra container (drop_infra_ctr, its default).",
 		apply: func(_ *translate.Node, p *corev1.Pod) { podContext(p).Sysctls = nil },
 	},
-	{
-		name: "procMountOfPrivileged",
-		text: "A privileged container has an uncovered /proc, whatever its procMount.",
-		apply: func(_ *translate.Node, p *corev1.Pod) {
-			each(p, func(c *corev1.Container) {
-				if isPrivileged(c) {
-					c.SecurityContext.ProcMount = nil
-				}
-			})
-		},
-	},
 }
 
 // reverse are the other way round: a pod that upstream allows has the bundles of
@@ -360,7 +349,7 @@ func blankHosts(c *corev1.Container) {
 func unsetUnconfined(_ *translate.Node, p *corev1.Pod) {
 	of := podContext(p).SeccompProfile
 	each(p, func(c *corev1.Container) {
-		s := context(c)
+		s := securityOf(c)
 		if s.SeccompProfile == nil && of != nil {
 			s.SeccompProfile = of.DeepCopy()
 		}
@@ -375,7 +364,7 @@ func unsetUnconfined(_ *translate.Node, p *corev1.Pod) {
 func effectiveAppArmor(n *translate.Node, p *corev1.Pod) {
 	of := podContext(p).AppArmorProfile
 	each(p, func(c *corev1.Container) {
-		s := context(c)
+		s := securityOf(c)
 		if s.AppArmorProfile == nil {
 			s.AppArmorProfile = annotated(p.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name])
 		}
@@ -423,7 +412,7 @@ func effectiveSELinux(n *translate.Node, p *corev1.Pod) {
 	}
 	podContext(p).SELinuxOptions = clean(p.Spec.SecurityContext.SELinuxOptions)
 	each(p, func(c *corev1.Container) {
-		s := context(c)
+		s := securityOf(c)
 		spoke := s.SELinuxOptions != nil && *s.SELinuxOptions != (corev1.SELinuxOptions{})
 		s.SELinuxOptions = clean(s.SELinuxOptions)
 		if o := s.SELinuxOptions; o != nil && *o == (corev1.SELinuxOptions{}) && spoke && n.Engine != translate.CRIO {
@@ -477,7 +466,7 @@ func dropAll(n *translate.Node, p *corev1.Pod) {
 func sayNonRoot(n *translate.Node, p *corev1.Pod) {
 	of, all := podContext(p), true
 	each(p, func(c *corev1.Container) {
-		s := context(c)
+		s := securityOf(c)
 		uid := n.Image.UID
 		if of.RunAsUser != nil {
 			uid = *of.RunAsUser
