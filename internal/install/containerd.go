@@ -211,10 +211,11 @@ func (p *Plan) riskyAnnotations(e spec.Dialect, handler string, rt map[string]an
 // RiskyAnnotation tells whether a pattern lets a pod author's annotation reach
 // what a runtime obeys.
 func RiskyAnnotation(pattern string) bool {
-	if pattern == "*" || pattern == "*/*" || pattern == "**" {
+	switch pattern {
+	case "*", "*/*", "**", "io.kubernetes.cri-o.Devices":
 		return true
 	}
-	for _, prefix := range []string{"run.oci.", "org.criu.", "org.systemd.property.", "io.kubernetes.cri", "module.wasm.", "krun."} {
+	for _, prefix := range []string{"run.oci.", "org.criu.", "org.systemd.property.", "io.kubernetes.cri.", "module.wasm.", "krun."} {
 		if strings.HasPrefix(pattern, prefix) {
 			return true
 		}
@@ -228,7 +229,8 @@ func (p *Plan) containerdWrite(e *Engine, files []tomlFile, wrap map[string]stri
 	if dir := p.dropInDir(e); dir != "" {
 		path := dir + "/" + dropInName
 		var b bytes.Buffer
-		b.WriteString("# Written by nodeadmit install, removed by nodeadmit uninstall: these handlers call\n# nodeadmit's wrapper, which calls the runtime that was here before.\nversion = 3\n")
+		b.WriteString("# Written by nodeadmit install, removed by nodeadmit uninstall: these handlers call\n# nodeadmit's wrapper, which calls the runtime that was here before.\n")
+		fmt.Fprintf(&b, "version = %d\n", max(3, configVersion(files[0].tree)))
 		for _, h := range handlers {
 			table := append(criTable(3), "containerd", "runtimes", h)
 			rt, _ := runtimes[h].(map[string]any)
@@ -280,7 +282,7 @@ func (p *Plan) containerdWrite(e *Engine, files []tomlFile, wrap map[string]stri
 // dropInDir is a directory of files that this containerd reads and merges key by
 // key, or "".
 func (p *Plan) dropInDir(e *Engine) string {
-	if !mergesByKey(e.Version) {
+	if !mergesByKey(e.Version) && configVersion(e.effective) < 4 { // version 4 is of 2.3
 		return ""
 	}
 	imports, _ := e.effective["imports"].([]any)
@@ -463,7 +465,7 @@ func mergeFiles(files []tomlFile, byKey bool) (map[string]any, error) {
 		if len(f.tree) == 0 {
 			continue
 		}
-		if v, ok := out["version"]; ok && v != f.tree["version"] {
+		if _, ok := out["version"]; ok && !slices.Equal(criTable(configVersion(out)), criTable(configVersion(f.tree))) {
 			return nil, fmt.Errorf("%s has another version than the file that imports it: run this on the node itself", f.path)
 		}
 		merge(out, f.tree, func(path []string) bool { return byKey || len(path) < 2 || path[0] != "plugins" }, nil)

@@ -58,6 +58,9 @@ type Options struct {
 	Handlers []Handler
 	// Images are more images for the registry.
 	Images []*images.Image
+	// BeforeStart is called when the configuration, config.toml in Base, is
+	// written and containerd doesn't run yet.
+	BeforeStart func(*Engine) error
 	// Debug makes containerd log more.
 	Debug bool
 }
@@ -135,6 +138,11 @@ func (e *Engine) start(ctx context.Context, o Options) error {
 	}
 	if err := e.writeFiles(o); err != nil {
 		return err
+	}
+	if o.BeforeStart != nil {
+		if err := o.BeforeStart(e); err != nil {
+			return err
+		}
 	}
 	if err := e.run(); err != nil {
 		return err
