@@ -48,34 +48,62 @@ func checkPods(cmd *cobra.Command, set *policy.Set, file, output string) error {
 	if err != nil {
 		return err
 	}
-	pods, err := pod.Read(data)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	evaluator, err := pod.NewEvaluator()
+	out, err := judgePods(set, file, data)
 	if err != nil {
 		return err
 	}
-	out := podResults{APIVersion: apiVersion, Kind: "CheckResultList"}
-	refused := false
-	for _, p := range pods {
-		r := judgePod(set, evaluator, &p)
-		refused = refused || r.Message != ""
-		out.Items = append(out.Items, r)
-	}
-	out.Decision = report.Word(!refused)
 	switch {
 	case output != "json":
 		err = showPods(cmd.OutOrStdout(), out.Items)
-	case len(pods) == 1:
+	case len(out.Items) == 1:
 		err = writeJSON(cmd.OutOrStdout(), out.Items[0])
 	default:
 		err = writeJSON(cmd.OutOrStdout(), out)
 	}
-	if err == nil && refused {
+	if err == nil && out.Decision != report.Word(true) {
 		return errRefused
 	}
 	return err
+}
+
+// judgePods judges all pods of a manifest. One that is refused refuses it.
+func judgePods(set *policy.Set, file string, data []byte) (*podResults, error) {
+	pods, err := pod.Read(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	evaluator, err := pod.NewEvaluator()
+	if err != nil {
+		return nil, err
+	}
+	out := &podResults{APIVersion: apiVersion, Kind: "CheckResultList"}
+	allowed := true
+	for _, p := range pods {
+		r := judgePod(set, evaluator, &p)
+		allowed = allowed && r.Decision == report.Word(true)
+		out.Items = append(out.Items, r)
+	}
+	out.Decision = report.Word(allowed)
+	return out, nil
+}
+
+// judgeManifest judges a manifest for a test case.
+func judgeManifest(set *policy.Set, file string) (decision string, controls []string, refusal string, err error) {
+	data, err := readManifest(nil, file)
+	if err != nil {
+		return "", nil, "", err
+	}
+	out, err := judgePods(set, file, data)
+	if err != nil {
+		return "", nil, "", err
+	}
+	for _, r := range out.Items {
+		controls = violatedControls(controls, r.Violations)
+		if refusal == "" {
+			refusal = r.Message
+		}
+	}
+	return out.Decision, controls, refusal, nil
 }
 
 // readManifest reads a file of pods, or standard input for "-".

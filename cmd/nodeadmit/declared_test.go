@@ -227,3 +227,33 @@ func TestCheckPodExcludesABundle(t *testing.T) {
 		}
 	}
 }
+
+func TestPolicyTestTakesPods(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"p/p.yaml": "apiVersion: nodeadmit.dev/v1alpha1\nkind: NodePolicy\nmetadata: {name: p}\nspec: {preset: baseline, version: v1.37}\n",
+		"pod.yaml": aPod("hostPID: true", "livenessProbe: {tcpSocket: {port: 1, host: h}}"),
+		"suite.yaml": `apiVersion: nodeadmit.dev/v1alpha1
+kind: PolicyTest
+metadata: {name: pods}
+policy: p
+cases:
+- {name: refused, pod: pod.yaml, expect: {decision: Deny, controls: [hostPID, hostProbesAndHostLifecycle], message: "pod team-a/web: hostPID"}}
+- {name: wrong, pod: pod.yaml, expect: {decision: Allow}}
+`,
+	} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	code := run([]string{"policy", "test", filepath.Join(dir, "suite.yaml")}, nil, &stdout, &stderr)
+	if code != 1 || !strings.Contains(stdout.String(), "1 passed, 1 failed") {
+		t.Errorf("exit %d: %s%s", code, stdout.String(), stderr.String())
+	}
+}

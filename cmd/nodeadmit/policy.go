@@ -42,12 +42,15 @@ func policySchemaCommand() *cobra.Command {
 
 // shownPolicy is one policy of policy show -o json.
 type shownPolicy struct {
-	Name     string                 `json:"name"`
-	File     string                 `json:"file"`
-	Mode     policy.Mode            `json:"mode"`
-	Preset   policy.Level           `json:"preset"`
-	Version  string                 `json:"version"`
-	Controls []policy.ActiveControl `json:"controls"`
+	Name    string       `json:"name"`
+	File    string       `json:"file"`
+	Mode    policy.Mode  `json:"mode"`
+	Preset  policy.Level `json:"preset"`
+	Version string       `json:"version"`
+	Basis   policy.Basis `json:"basis"`
+	// OnSourceUnavailable is for basis Declared.
+	OnSourceUnavailable policy.Fallback        `json:"onSourceUnavailable,omitempty"`
+	Controls            []policy.ActiveControl `json:"controls"`
 }
 
 func policyShowCommand() *cobra.Command {
@@ -63,7 +66,11 @@ func policyShowCommand() *cobra.Command {
 			}
 			var shown []shownPolicy
 			for _, p := range set.Policies {
-				shown = append(shown, shownPolicy{p.Name, p.File, p.Mode, p.Preset, p.Version.String(), p.Active()})
+				one := shownPolicy{Name: p.Name, File: p.File, Mode: p.Mode, Preset: p.Preset, Version: p.Version.String(), Basis: p.Basis, Controls: p.Active()}
+				if p.Basis == policy.Declared {
+					one.OnSourceUnavailable = p.OnSourceUnavailable
+				}
+				shown = append(shown, one)
 			}
 			if output == "json" {
 				return writeJSON(cmd.OutOrStdout(), map[string]any{
@@ -82,7 +89,7 @@ func showPolicyTable(cmd *cobra.Command, shown []shownPolicy) error {
 	tw := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
 	p := &printer{w: tw}
 	for _, s := range shown {
-		p.printf("policy %s (%s, preset %s %s)\n", s.Name, s.Mode, s.Preset, s.Version)
+		p.printf("policy %s (%s, preset %s %s%s)\n", s.Name, s.Mode, s.Preset, s.Version, basisText(&s))
 		p.printf("CONTROL\tSETTING\tFROM\tVALUE\n")
 		for _, c := range s.Controls {
 			p.printf("%s\tmode\t%s\t%s\n", c.Name, c.From, c.Mode)
@@ -105,6 +112,13 @@ func showPolicyTable(cmd *cobra.Command, shown []shownPolicy) error {
 	return p.err
 }
 
+func basisText(s *shownPolicy) string {
+	if s.Basis != policy.Declared {
+		return ""
+	}
+	return fmt.Sprintf(", basis %s, without a pod %s", s.Basis, s.OnSourceUnavailable)
+}
+
 // testSuite is one file of policy test.
 type testSuite struct {
 	file, name, policy string
@@ -112,8 +126,10 @@ type testSuite struct {
 }
 
 type testCase struct {
-	name     string
-	source   source
+	name   string
+	source source
+	// pod is a manifest, judged as it is declared, instead of a bundle.
+	pod      string
 	decision string
 	// controls are those that must be violated, all of them and no other; nil
 	// is not looked at.
@@ -251,6 +267,8 @@ func readCase(d *strictyaml.Decoder, at strictyaml.Field, dir string) testCase {
 			c.source.bundle = relativeTo(dir, d.Str(f))
 		case "spec":
 			c.source.file = relativeTo(dir, d.Str(f))
+		case "pod":
+			c.pod = relativeTo(dir, d.Str(f))
 		case "engine":
 			c.source.engine = d.Str(f)
 		case "id":
@@ -265,8 +283,9 @@ func readCase(d *strictyaml.Decoder, at strictyaml.Field, dir string) testCase {
 					c.controls = []string{}
 					for _, item := range d.List(f) {
 						name := d.Str(item)
-						if !slices.Contains(policy.ControlNames(), name) {
-							d.Errorf(item.Node, "unknown control %q%s", name, strictyaml.Nearest(name, policy.ControlNames()))
+						known := slices.Concat(policy.ControlNames(), policy.ChecksWithoutControl)
+						if !slices.Contains(known, name) {
+							d.Errorf(item.Node, "unknown control %q%s", name, strictyaml.Nearest(name, known))
 						}
 						c.controls = append(c.controls, name)
 					}
@@ -277,14 +296,20 @@ func readCase(d *strictyaml.Decoder, at strictyaml.Field, dir string) testCase {
 				}
 			}
 		default:
-			d.UnknownField(o, f, "name", "bundle", "spec", "engine", "id", "expect")
+			d.UnknownField(o, f, "name", "bundle", "spec", "pod", "engine", "id", "expect")
+		}
+	}
+	given := 0
+	for _, path := range []string{c.source.bundle, c.source.file, c.pod} {
+		if path != "" {
+			given++
 		}
 	}
 	switch {
 	case c.name == "":
 		d.Errorf(at.Node, "a case has no name")
-	case (c.source.bundle == "") == (c.source.file == ""):
-		d.Errorf(at.Node, "case %q: want either bundle or spec", c.name)
+	case given != 1:
+		d.Errorf(at.Node, "case %q: want one of bundle, spec and pod", c.name)
 	case c.decision == "":
 		d.Errorf(at.Node, "case %q: expect.decision is missing", c.name)
 	}
@@ -315,21 +340,9 @@ func runSuite(s *testSuite) ([]testResult, error) {
 
 // run returns what is wrong, or "".
 func (c *testCase) run(set *policy.Set) string {
-	in, err := c.source.read(nil)
+	got, controls, text, err := c.judge(set)
 	if err != nil {
 		return err.Error()
-	}
-	d := set.Evaluate(in)
-	var controls []string
-	for _, v := range d.Violations {
-		if !slices.Contains(controls, v.Control) {
-			controls = append(controls, v.Control)
-		}
-	}
-	got := report.Word(d.Allowed)
-	text := ""
-	if !d.Allowed {
-		text = d.Refusal(in)
 	}
 	want := slices.Sorted(slices.Values(c.controls))
 	switch {
@@ -341,6 +354,32 @@ func (c *testCase) run(set *policy.Set) string {
 		return fmt.Sprintf("message is %q, want %q in it", text, c.message)
 	}
 	return ""
+}
+
+// judge returns the decision, the violated controls and the refusal.
+func (c *testCase) judge(set *policy.Set) (decision string, controls []string, refusal string, err error) {
+	if c.pod != "" {
+		return judgeManifest(set, c.pod)
+	}
+	in, err := c.source.read(nil)
+	if err != nil {
+		return "", nil, "", err
+	}
+	d := set.Evaluate(in)
+	if !d.Allowed {
+		refusal = d.Refusal(in)
+	}
+	return report.Word(d.Allowed), violatedControls(nil, d.Violations), refusal, nil
+}
+
+// violatedControls adds the controls of violations to a list, each once.
+func violatedControls(list []string, violations []policy.Violation) []string {
+	for _, v := range violations {
+		if !slices.Contains(list, v.Control) {
+			list = append(list, v.Control)
+		}
+	}
+	return list
 }
 
 func showResults(cmd *cobra.Command, results []testResult, output string) error {

@@ -93,6 +93,10 @@ type declaredEvaluation struct {
 	failed []FailedCheck
 }
 
+// ChecksWithoutControl are upstream's checks that no control of ours is for: no
+// node can tell what they read.
+var ChecksWithoutControl = []string{"hostProbesAndHostLifecycle", "windowsHostProcess"}
+
 // notUpstreams are the controls that are in a preset and not upstream's.
 var notUpstreams = []string{workingDirectoryControl.Name, runtimeAnnotationsControl.Name}
 
