@@ -171,6 +171,9 @@ of its containers: upstream's fixtures mount none.
 `
 
 const documentWitnesses = `
+**seccompUnconfined where it could be told.** Where the kubelet runs with seccompDefault, a pod that says nothing has a profile, so that none is an
+explicit Unconfined. A bundle doesn't say how the kubelet runs: set ` + "`seccompProfile: {required: true}`" + ` there, which is upstream's baseline on such a node (TestSeccompDefault).
+
 ## A witness for each class
 
 What differs between the two pods: path, value in the first, value in the second. A claim's name says to what it is bound: "nfs.pv" to an nfs volume "pv".

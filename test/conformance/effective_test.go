@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodeadmit/nodeadmit/pkg/policy"
 	"github.com/nodeadmit/nodeadmit/test/conformance/translate"
 )
 
@@ -167,14 +169,39 @@ func TestUpstreamSaysWhatTheFixturesAreFor(t *testing.T) {
 	}
 }
 
-// classText is what the documentation says of a class.
-func classText(name string) string {
-	for _, r := range slices.Concat(rules, reverse) {
-		if r.name == name {
-			return r.text
+// TestSeccompDefault: where the kubelet runs with seccompDefault, no profile is
+// an explicit Unconfined, and a policy that requires a profile is upstream's
+// baseline.
+func TestSeccompDefault(t *testing.T) {
+	n := translate.NewNode(translate.Containerd2)
+	n.SeccompDefault = true
+	list, looked := fixturesOf(t), 0
+	for i := range list {
+		f := &list[i]
+		if f.level != policy.Baseline || !(f.minor() >= 19 && strings.HasPrefix(f.name, "seccomp") || f.pass) {
+			continue
 		}
+		b, err := n.Pod(f.pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		policies, err := policy.Parse("p", fmt.Appendf(nil,
+			"apiVersion: nodeadmit.dev/v1alpha1\nkind: NodePolicy\nmetadata: {name: p}\nspec: {preset: baseline, version: %s, controls: {seccompProfile: {required: true}}}\n", f.version))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := judge(n, b, &policy.Set{Policies: policies})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.refused == f.pass {
+			t.Errorf("%s: refused is %v: %v", f, v.refused, v.texts)
+		}
+		looked++
 	}
-	return ""
+	if looked < 300 {
+		t.Errorf("looked at %d fixtures", looked)
+	}
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -33,6 +34,15 @@ func (s standard) parsed() policy.Version {
 		panic(err)
 	}
 	return v
+}
+
+// minor is the version's, of a fixture's that is no "latest".
+func (s standard) minor() int {
+	n, err := strconv.Atoi(strings.TrimPrefix(s.version, "v1."))
+	if err != nil {
+		panic(err)
+	}
+	return n
 }
 
 var upstream = sync.OnceValue(func() *pod.Evaluator {
@@ -71,6 +81,10 @@ type verdict struct {
 
 // effective judges bundles as a node would: the sandbox, then each container.
 func effective(n *translate.Node, b *translate.Bundles, s standard) (verdict, error) {
+	return judge(n, b, s.set())
+}
+
+func judge(n *translate.Node, b *translate.Bundles, set *policy.Set) (verdict, error) {
 	var v verdict
 	files, err := b.JSON()
 	if err != nil {
@@ -85,7 +99,7 @@ func effective(n *translate.Node, b *translate.Bundles, s standard) (verdict, er
 		if err != nil {
 			return v, fmt.Errorf("%w: %s", err, file)
 		}
-		d := s.set().Evaluate(in)
+		d := set.Evaluate(in)
 		v.refused = v.refused || !d.Allowed
 		for _, x := range d.Violations {
 			if !slices.Contains(v.controls, x.Control) {
