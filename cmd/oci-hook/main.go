@@ -128,7 +128,7 @@ func (h *hook) run(args []string, stdin io.Reader) {
 		h.refuse(&judge.Answer{}, fault(judge.BadInput, fmt.Errorf("state on stdin: %w", err)))
 	}
 	a := judge.Judge(judge.Request{
-		Config: h.config, Engine: engine, Runtime: h.options.runtime, Bundle: h.state.Bundle, ID: h.state.ID, PID: h.state.Pid, Host: host.New(),
+		Config: h.config, Engine: engine, Runtime: h.options.runtime, Bundle: h.state.Bundle, ID: h.state.ID, PID: h.state.Pid, Late: h.options.late, Host: host.New(),
 	})
 	if a.Refusal != "" {
 		h.refuse(&a, nil)

@@ -46,6 +46,10 @@ type Runtime struct {
 type Config struct {
 	File      string
 	PolicyDir string
+	// PluginDir holds the plugins' files. It need not exist.
+	PluginDir string
+	// EvaluatorSocket is where a resident evaluator may listen.
+	EvaluatorSocket string
 	// Runtimes are keyed by the name that the wrapper is called under.
 	Runtimes map[string]Runtime
 	// FailOpen is failureMode: Open. It covers faults of the node (policy,
@@ -67,12 +71,15 @@ type Config struct {
 func Defaults() *Config {
 	return &Config{
 		PolicyDir:   "/etc/nodeadmit/policies.d",
+		PluginDir:   "/etc/nodeadmit/plugins.d",
 		Runtimes:    map[string]Runtime{},
 		Unmanaged:   UnmanagedEnforce,
 		LateCheck:   true,
 		Deadline:    DefaultDeadline,
 		DecisionLog: "/var/log/nodeadmit/decisions.jsonl",
 		StateDir:    "/var/lib/nodeadmit",
+
+		EvaluatorSocket: "/run/nodeadmit/evaluator.sock",
 	}
 }
 
@@ -119,6 +126,10 @@ func (c *Config) read(d *strictyaml.Decoder, at strictyaml.Field) {
 			d.Object(f)
 		case "policyDir":
 			c.PolicyDir = absolutePath(d, f)
+		case "pluginDir":
+			c.PluginDir = absolutePath(d, f)
+		case "evaluatorSocket":
+			c.EvaluatorSocket = absolutePath(d, f)
 		case "runtimes":
 			for _, f := range d.Object(f).Fields {
 				c.Runtimes[f.Name] = readRuntime(d, f)
@@ -155,7 +166,7 @@ func (c *Config) read(d *strictyaml.Decoder, at strictyaml.Field) {
 				d.Errorf(items[0].Node, "podSources: this version has no pod sources: want []")
 			}
 		default:
-			d.UnknownField(o, f, "policyDir", "runtimes", "failureMode", "unmanaged", "threatModel", "lateCheck",
+			d.UnknownField(o, f, "policyDir", "pluginDir", "evaluatorSocket", "runtimes", "failureMode", "unmanaged", "threatModel", "lateCheck",
 				"deadline", "decisionLog", "stateDir", "nodeLabels", "podSources")
 		}
 	}

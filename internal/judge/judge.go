@@ -31,6 +31,8 @@ type Request struct {
 	ID string
 	// PID is the container's first process in a hook, else 0.
 	PID int
+	// Late is true where the wrapper has judged the bundle before.
+	Late bool
 	// Host is the machine.
 	Host spec.Host
 }
@@ -49,6 +51,8 @@ type Answer struct {
 	Err error
 	// Policy is what was in force, or nil.
 	Policy *policystore.Loaded
+	// Notes are things to know that decided nothing.
+	Notes []string
 	// Unmanaged is what was configured for a container that no CRI made, and
 	// "" for a pod's.
 	Unmanaged config.Unmanaged
@@ -78,6 +82,8 @@ const (
 	TimedOut Reason = 14
 	// Unreadable is a file of the node's that can't be read.
 	Unreadable Reason = 15
+	// NoEvaluator is a policy in CEL or a plugin that couldn't be asked.
+	NoEvaluator Reason = 16
 	// OtherControl is a violation of a control that has no code of its own.
 	OtherControl Reason = 20
 )
@@ -88,6 +94,7 @@ var controlReasons = []string{
 	"hostUsers", "hostPorts", "volumes", "sysctls", "seccompProfile", "appArmorProfile", "seLinuxOptions",
 	"runAsNonRoot", "runAsUser", "allowPrivilegeEscalation", "readOnlyRootFilesystem", "devices",
 	"cgroupWritable", "sysWritable", "workingDirectory", "environment", "runtimeAnnotations", "images", "exec",
+	"cel", "plugin",
 }
 
 // ReasonOf returns the code of a violated control.
@@ -181,6 +188,12 @@ func decide(r Request) (a Answer) {
 		return a
 	}
 	a.Decision = set.Evaluate(a.Intent)
+	if a.Decision.Allowed || a.Unmanaged == config.UnmanagedAudit {
+		if err := a.evaluate(r, set); err != nil {
+			a.fail(err, r.Config)
+			return a
+		}
+	}
 	if a.Unmanaged == config.UnmanagedAudit {
 		a.Decision.Allowed = true
 	}
@@ -229,7 +242,7 @@ func (a *Answer) firstReason() Reason {
 func (a *Answer) fail(err error, c *config.Config) {
 	a.Err = err
 	reason := ReasonFor(err)
-	if c != nil && c.FailOpen && (reason == BadPolicy || reason == Unreadable) {
+	if c != nil && c.FailOpen && (reason == BadPolicy || reason == Unreadable || reason == NoEvaluator) {
 		return
 	}
 	a.Reason = reason

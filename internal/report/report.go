@@ -116,6 +116,7 @@ func NewEntry(a *judge.Answer, start time.Time) Entry {
 		Exempt: a.Decision.Exempt, Inactive: a.Decision.Inactive, Unmanaged: string(a.Unmanaged), PolicyDigest: a.PolicyDigest(),
 		Milliseconds: float64(time.Since(start).Microseconds()) / 1000,
 	}
+	e.Notes = append(e.Notes, a.Notes...)
 	if n := len(e.Violations); n > maxViolations {
 		e.Violations = e.Violations[:maxViolations]
 		e.Notes = append(e.Notes, fmt.Sprintf("%d more violations are left out", n-maxViolations))

@@ -139,6 +139,15 @@ func (d *Decision) add(p *Policy, a *activeControl, in *spec.Intent) {
 	}
 }
 
+// Add adds what others than this package's controls found.
+func (d *Decision) Add(violations []Violation, undetermined []Note) {
+	for _, v := range violations {
+		d.Violations = append(d.Violations, v)
+		d.Allowed = d.Allowed && v.Mode != Enforce
+	}
+	d.Undetermined = append(d.Undetermined, undetermined...)
+}
+
 // has reports whether a policy already said the same of a control.
 func (d *Decision) has(v *Violation) bool {
 	for i := range d.Violations {

@@ -335,7 +335,7 @@ type Node struct {
 // ForNode returns the policies that apply to a node. It fails if none does:
 // nothing would be enforced.
 func (s *Set) ForNode(n Node) (*Set, error) {
-	out := &Set{Digest: s.Digest}
+	out := &Set{Digest: s.Digest, External: s.External}
 	for _, p := range s.Policies {
 		if !p.appliesTo(n.Labels) {
 			continue
@@ -350,7 +350,7 @@ func (s *Set) ForNode(n Node) (*Set, error) {
 		}
 		out.Policies = append(out.Policies, &q)
 	}
-	if len(out.Policies) == 0 {
+	if len(out.Policies) == 0 && !out.NeedsEvaluator() {
 		return nil, fmt.Errorf("none of %d policies applies to this node: no nodes.matchLabels matches its labels", len(s.Policies))
 	}
 	return out, nil

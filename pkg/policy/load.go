@@ -113,10 +113,11 @@ func newSet(name, digest string, all []Documents) (*Set, error) {
 	set := &Set{Digest: digest}
 	var errs []error
 	for _, file := range all {
-		policies, err := fromDocuments(file)
+		policies, external, err := fromDocuments(file)
 		if err != nil {
 			errs = append(errs, err)
 		}
+		set.External = append(set.External, external...)
 		for _, p := range policies {
 			if i := slices.IndexFunc(set.Policies, func(q *Policy) bool { return q.Name == p.Name }); i >= 0 {
 				errs = append(errs, &strictyaml.Error{File: file.File, Text: fmt.Sprintf("policy %q is already defined in %s", p.Name, set.Policies[i].File)})
@@ -124,10 +125,12 @@ func newSet(name, digest string, all []Documents) (*Set, error) {
 			set.Policies = append(set.Policies, p)
 		}
 	}
+	errs = append(errs, parameters(set.External)...)
+	errs = append(errs, duplicates(set.External)...)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	if len(set.Policies) == 0 {
+	if len(set.Policies) == 0 && !set.NeedsEvaluator() {
 		return nil, fmt.Errorf("%s: holds no policy: want at least one NodePolicy in a .yaml, .yml or .json file", name)
 	}
 	return set, nil
@@ -165,20 +168,31 @@ func policyFiles(name string, o LoadOptions) ([]string, error) {
 // Parse reads the NodePolicy documents of one file. name is for messages.
 func Parse(name string, data []byte) ([]*Policy, error) {
 	d, nodes := strictyaml.Documents(name, data)
-	policies, err := fromDocuments(Documents{name, nodes})
+	policies, _, err := fromDocuments(Documents{name, nodes})
 	return policies, errors.Join(append(d.Errs, err)...)
 }
 
-func fromDocuments(docs Documents) ([]*Policy, error) {
+func fromDocuments(docs Documents) ([]*Policy, []External, error) {
 	d := &decoder{&strictyaml.Decoder{File: docs.File}}
-	var out []*Policy
+	var (
+		out  []*Policy
+		left []External
+	)
 	for _, f := range docs.Nodes {
+		list, ok, err := external(docs, f)
+		if err != nil {
+			d.Errs = append(d.Errs, err)
+		}
+		left = append(left, list...)
+		if ok {
+			continue
+		}
 		if p := d.policy(f); p != nil {
 			p.File = docs.File
 			out = append(out, p)
 		}
 	}
-	return out, errors.Join(d.Errs...)
+	return out, left, errors.Join(d.Errs...)
 }
 
 // decoder adds what only policies have.

@@ -106,6 +106,8 @@ type activeControl struct {
 // Set is all policies of a node, in the order of their files and names.
 type Set struct {
 	Policies []*Policy
+	// External are documents that only `nodeadmit evaluate` reads.
+	External []External
 	// Digest is "sha256:" and a hexadecimal digest over all files.
 	Digest string
 }
