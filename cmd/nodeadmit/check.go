@@ -170,6 +170,11 @@ func check(cmd *cobra.Command, src *source, node *nodeFlags, policyPath, podFile
 	if err != nil {
 		return err
 	}
+	// The wrapper refuses every start under such policies, since there is
+	// nothing yet that evaluates them: don't call them valid.
+	if set.NeedsEvaluator() {
+		return fmt.Errorf("%s: holds policies in CEL (ValidatingAdmissionPolicy), which this version recognises and can't evaluate: a node with them refuses every pod", policyPath)
+	}
 	if !src.given() && podFile == "" {
 		return showPolicies(cmd.OutOrStdout(), set, output)
 	}
