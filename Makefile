@@ -26,12 +26,20 @@ unit: ## unit and golden tests; need neither root nor an engine
 
 .PHONY: e2e
 e2e: ## tests on real containerds, as root; their output is shown as they go
-	NODEADMIT_E2E=1 go test -count=1 -p 1 -timeout 15m -v ./test/engine ./test/e2e ./test/runtime ./test/conformance
+	NODEADMIT_E2E=1 go test -count=1 -p 1 -timeout 15m -v ./test/engine ./test/e2e ./test/runtime ./test/conformance ./test/install ./test/packages
 
 .PHONY: demo
 demo: ## see it refuse pods on a private containerd, as root (ENGINES="distribution module": on containerd 2 as well)
 	test/prerequisites.sh $(or $(ENGINES),distribution)
 	go run -buildvcs=false ./test/demo $(ENGINES)
+
+.PHONY: packages
+packages: ## deb and rpm packages for amd64 and arm64, into bin/packages
+	packaging/packages.sh '$(VERSION)' bin/packages
+
+.PHONY: man
+man: ## man pages and completions, into bin/docs
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run -buildvcs=false -tags docs ./cmd/nodeadmit docs bin/docs
 
 .PHONY: bench
 bench: prerequisites build ## what it costs, as ratios of one run; as root

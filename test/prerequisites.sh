@@ -76,6 +76,7 @@ for what; do
 		need containerd containerd
 		need runc runc
 		need crun crun
+		need rpm rpm
 		;;
 	module)
 		need gcc gcc

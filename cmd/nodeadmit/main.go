@@ -47,6 +47,7 @@ and bundles.`,
 	root.SetArgs(args)
 	root.AddCommand(checkCommand(), explainCommand(), policyCommand(), installCommand(), uninstallCommand(), doctorCommand(),
 		disableCommand(), enableCommand(), versionCommand())
+	root.AddCommand(generators()...)
 	err := root.Execute()
 	switch {
 	case err == nil:
