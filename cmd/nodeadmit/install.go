@@ -126,13 +126,13 @@ func doInstall(w io.Writer, o install.Options, dryRun, restart bool) error {
 	if !dryRun {
 		for _, e := range plan.Engines {
 			switch {
-			case e.Unit == "" || plan.Options.Root != "":
+			case e.Unit == "" || plan.Options.Root != "" || !plan.NeedsRestart(e):
 			case restart:
 				if out, err := exec.Command("systemctl", "restart", e.Unit).CombinedOutput(); err != nil {
 					return fmt.Errorf("systemctl restart %s: %w: %s", e.Unit, err, out)
 				}
 				p.printf("%s was restarted\n", e.Unit)
-			case !plan.Empty():
+			default:
 				p.printf("%s calls the wrapper once it is restarted: systemctl restart %s (running pods are not touched)\n", e.Dialect, e.Unit)
 			}
 		}

@@ -291,29 +291,8 @@ func (x *examination) handlers() {
 		}
 	}
 	for _, e := range x.plan.Engines {
-		x.restarted(e)
-	}
-}
-
-// restarted looks whether the engine runs since before its configuration was
-// changed.
-func (x *examination) restarted(e install.Engine) {
-	var changed time.Time
-	for _, c := range x.record.Changes {
-		if info, err := os.Stat(c.Path); err == nil && c.Kind == install.EngineConfig && info.ModTime().After(changed) {
-			changed = info.ModTime()
-		}
-	}
-	if e.Unit == "" || x.record.Asked.EngineConfig != "" {
-		return
-	}
-	found, _ := filepath.Glob("/proc/[0-9]*/comm")
-	for _, f := range found {
-		name, _ := os.ReadFile(f)
-		info, err := os.Stat(filepath.Dir(f))
-		if err == nil && strings.TrimSpace(string(name)) == map[string]string{"docker": "dockerd"}[e.Unit]+map[string]string{"containerd": "containerd", "crio": "crio"}[e.Unit] && info.ModTime().Before(changed) {
+		if install.RunsSinceBefore(e, x.record) {
 			x.add("engine", string(e.Dialect), Problem, "runs since before its configuration was changed: systemctl restart %s", e.Unit)
-			return
 		}
 	}
 }

@@ -18,6 +18,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // built are two versions, and the first once more.
@@ -41,8 +44,10 @@ var build = sync.OnceValues(func() (*built, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if b, err := build(); err == nil && os.Getenv("NODEADMIT_E2E") != "" {
-		_ = os.RemoveAll(filepath.Dir(b.first))
+	if os.Getenv("NODEADMIT_E2E") != "" {
+		if b, err := build(); err == nil {
+			_ = os.RemoveAll(filepath.Dir(b.first))
+		}
 	}
 	os.Exit(code)
 }
@@ -387,4 +392,34 @@ func makeBundle(t *testing.T, runc, bundle string) {
 		t.Fatal(err)
 	}
 	write(t, bundle+"/config.json", string(text), 0o644)
+}
+
+// The fleet's manifests are what Kubernetes reads, with no field that it doesn't
+// know.
+func TestManifests(t *testing.T) {
+	files, err := filepath.Glob("../../packaging/kubernetes/*/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		var v any
+		switch filepath.Base(f) {
+		case "daemonset.yaml":
+			v = &appsv1.DaemonSet{}
+		case "namespace.yaml":
+			v = &corev1.Namespace{}
+		default:
+			v = &map[string]any{}
+		}
+		if err := yaml.UnmarshalStrict([]byte(read(t, f)), v); err != nil {
+			t.Errorf("%s: %v", f, err)
+		}
+	}
+	first, _, _ := strings.Cut(read(t, "../../packaging/kubernetes/base/daemonset.yaml"), "\n")
+	if !strings.Contains(first, "cluster admin can delete this") {
+		t.Errorf("the first line doesn't say who can delete it: %s", first)
+	}
+	if got, want := read(t, "../../packaging/kubernetes/base/policies/baseline-audit.yaml"), read(t, "../../packaging/policies/baseline-audit.yaml"); got != want {
+		t.Error("the installer's policy is not the packaged one")
+	}
 }
