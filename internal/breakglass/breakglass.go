@@ -54,8 +54,10 @@ func Enable(now time.Time) (bool, error) {
 // Active returns until when nothing is refused, the zero time if it isn't so. A
 // file that isn't root's alone, or says more than may be asked for, is an error
 // and doesn't count; so is one from the future, after the clock was set back.
-func Active(now time.Time) (time.Time, error) {
-	data, _, err := rootfile.Read(File, 4096, rootfile.Check)
+func Active(now time.Time) (time.Time, error) { return active(File, rootfile.Check, now) }
+
+func active(file string, check func(string, fs.FileInfo) error, now time.Time) (time.Time, error) {
+	data, _, err := rootfile.Read(file, 4096, check)
 	if errors.Is(err, fs.ErrNotExist) {
 		return time.Time{}, nil
 	}
@@ -64,10 +66,10 @@ func Active(now time.Time) (time.Time, error) {
 	}
 	var doc document
 	if err := json.Unmarshal(data, &doc); err != nil {
-		return time.Time{}, fmt.Errorf("%s: %w", File, err)
+		return time.Time{}, fmt.Errorf("%s: %w", file, err)
 	}
 	if doc.Until.Sub(doc.Since) > Longest || doc.Until.Sub(now) > Longest || doc.Since.After(now.Add(time.Minute)) {
-		return time.Time{}, fmt.Errorf("%s: reaches further than %s: it doesn't count", File, Longest)
+		return time.Time{}, fmt.Errorf("%s: reaches further than %s: it doesn't count", file, Longest)
 	}
 	if !now.Before(doc.Until) {
 		return time.Time{}, nil
