@@ -272,6 +272,12 @@ func TestPrivilegeIsKnownByWhatNothingElseHas(t *testing.T) {
 		"all devices, type a": {func(s *specs.Spec) {
 			s.Linux.Resources = &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: true, Type: "a", Access: "rwm"}}}
 		}, true},
+		"all block devices": {func(s *specs.Spec) {
+			s.Linux.Resources = &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: true, Type: "b", Access: "r"}}}
+		}, true},
+		"any node may be made": {func(s *specs.Spec) {
+			s.Linux.Resources = &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: true, Type: "c", Access: "m"}}}
+		}, false},
 		"no devices": {func(s *specs.Spec) {
 			s.Linux.Resources = &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Access: "rwm"}}}
 		}, false},

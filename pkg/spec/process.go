@@ -208,7 +208,8 @@ func mapDevices(in *Intent, l *specs.Linux) {
 		if d.Type == "" {
 			d.Type = "a"
 		}
-		if d.Type == "a" {
+		// Engines let containers make any node (c *:* m), which opens none.
+		if d.Type == "a" || d.Major < 0 && d.Minor < 0 && strings.ContainsAny(d.Access, "rw") {
 			in.AllowAllDevices = known(true, field)
 		}
 		in.Devices = append(in.Devices, d)
