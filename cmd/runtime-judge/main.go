@@ -7,7 +7,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,6 +106,9 @@ func (s *start) run(argv []string) {
 
 // badConfig refuses, unless the node's owner wants nothing refused.
 func (s *start) badConfig(real string, args []string, err error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w (nodeadmit install)", err)
+	}
 	fault := &judge.Fault{Reason: judge.BadConfig, Err: err}
 	until, berr := breakglass.Active(time.Now())
 	if berr != nil || until.IsZero() {
