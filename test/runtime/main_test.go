@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,7 +25,11 @@ func TestMain(m *testing.M) {
 		fmt.Println("skipped: set NODEADMIT_E2E=1 as root to run the wrapper in front of real runtimes")
 		os.Exit(0)
 	}
-	dir, err := os.MkdirTemp("", "nodeadmit-runtime-")
+	var dir string
+	err := enter()
+	if err == nil {
+		dir, err = os.MkdirTemp("", "nodeadmit-runtime-")
+	}
 	if err == nil {
 		err = engine.Build(dir)
 	}
@@ -35,29 +38,40 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	programs = dir
-	undo := crunCgroups()
 	code := m.Run()
-	undo()
 	os.RemoveAll(dir)
 	os.Exit(code)
 }
 
-// crunCgroups gives crun what it needs on a machine with both cgroup versions:
-// it refuses one where version 2 still has a controller, so that is mounted as
-// version 1 while the tests run.
-func crunCgroups() (undo func()) {
-	const point = "/sys/fs/cgroup/hugetlb"
-	data, err := os.ReadFile("/sys/fs/cgroup/unified/cgroup.controllers")
-	if err != nil || !slices.Contains(strings.Fields(string(data)), "hugetlb") {
-		return func() {}
+// inside marks that we run in a mount namespace of our own.
+const inside = "NODEADMIT_TEST_MOUNT_NAMESPACE"
+
+// enter starts the tests anew in a mount namespace of their own, in which crun
+// finds what it needs: it refuses a machine with both cgroup versions where
+// version 2 still has a controller, so there the list of them is covered by an
+// empty one. The machine stays as it is.
+func enter() error {
+	if os.Getenv(inside) == "" {
+		unshare, err := exec.LookPath("unshare")
+		if err != nil {
+			return err
+		}
+		argv := append([]string{"unshare", "--mount", "--propagation", "private", "--"}, os.Args...)
+		return syscall.Exec(unshare, argv, append(os.Environ(), inside+"=1"))
 	}
-	if os.MkdirAll(point, 0o755) != nil || syscall.Mount("cgroup", point, "cgroup", 0, "hugetlb") != nil {
-		return func() {}
+	const controllers = "/sys/fs/cgroup/unified/cgroup.controllers"
+	if data, err := os.ReadFile(controllers); err != nil || len(bytes.TrimSpace(data)) == 0 {
+		return nil
 	}
-	return func() {
-		_ = syscall.Unmount(point, 0)
-		_ = os.Remove(point)
+	empty, err := os.CreateTemp("", "nodeadmit-no-controllers-")
+	if err != nil {
+		return err
 	}
+	defer os.Remove(empty.Name())
+	if err := syscall.Mount(empty.Name(), controllers, "", syscall.MS_BIND, ""); err != nil {
+		return fmt.Errorf("cover %s for crun: %w", controllers, err)
+	}
+	return empty.Close()
 }
 
 const baseline = `apiVersion: nodeadmit.dev/v1alpha1
@@ -77,8 +91,17 @@ type node struct {
 // newNode wraps a runtime. settings are more lines of the configuration.
 func newNode(t *testing.T, grammar, settings string) *node {
 	t.Helper()
+	return newNodeOf(t, "none", grammar, settings)
+}
+
+// newNodeOf wraps a runtime for an engine's bundles.
+func newNodeOf(t *testing.T, engine, grammar, settings string) *node {
+	t.Helper()
 	real, err := exec.LookPath(grammar)
 	if err != nil {
+		if os.Getenv("CI") == "" {
+			t.Skip(err)
+		}
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
@@ -103,8 +126,8 @@ kind: NodeConfig
 policyDir: %[1]s/policies.d
 stateDir: %[1]s/state
 decisionLog: {path: %[1]s/decisions.jsonl}
-runtimes: {r: {engine: none, grammar: %[2]s}}
-%[3]s`, dir, grammar, settings))
+runtimes: {r: {engine: %[4]s, grammar: %[2]s}}
+%[3]s`, dir, grammar, settings, engine))
 	n.must(os.Symlink("../runtime-wrapper", n.wrapper))
 	n.must(os.Symlink(real, n.wrapper+".real"))
 	n.must(os.Symlink(filepath.Join(dir, "config.yaml"), n.wrapper+".config"))
