@@ -46,7 +46,11 @@ func main() {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			h.refuse(&judge.Answer{}, &judge.Fault{Reason: judge.Internal, Err: fmt.Errorf("internal error: %v", p)})
+			f := &judge.Fault{Reason: judge.Internal, Err: fmt.Errorf("internal error: %v", p)}
+			if h.decided {
+				h.end(&judge.Answer{}, f)
+			}
+			h.refuse(&judge.Answer{}, f)
 		}
 	}()
 	h.run(os.Args[1:], os.Stdin)
@@ -55,6 +59,7 @@ func main() {
 type hook struct {
 	began   time.Time
 	once    sync.Mutex // held for good by whoever ends the process
+	decided bool       // the main goroutine holds it
 	options options
 	config  *config.Config
 	grammar ociargs.Grammar
@@ -134,6 +139,7 @@ func (h *hook) run(args []string, stdin io.Reader) {
 		h.refuse(&a, nil)
 	}
 	h.once.Lock() // the deadline is met
+	h.decided = true
 	e := h.entry(&a)
 	e.Notes = append(e.Notes, h.compare(&a)...)
 	_ = report.Decision(h.config.DecisionLog, e)
@@ -204,9 +210,8 @@ func (h *hook) timedOut() {
 }
 
 func (h *hook) refuse(a *judge.Answer, f *judge.Fault) {
-	if !h.once.TryLock() {
-		select {} // the deadline's refusal is on its way
-	}
+	h.once.Lock() // for ever, if the deadline's refusal is on its way
+	h.decided = true
 	h.end(a, f)
 }
 
@@ -223,11 +228,15 @@ func (h *hook) end(a *judge.Answer, f *judge.Fault) {
 		logPath = h.config.DecisionLog
 	}
 	_ = report.Decision(logPath, h.entry(a))
-	authored := a.Reason != judge.BadConfig && a.Reason != judge.BadPolicy && a.Reason != judge.TimedOut
-	if h.grammar == ociargs.Runc || !authored {
-		report.Stderr(os.Stderr, a.Refusal)
-	} else {
-		report.Stderr(os.Stderr, fmt.Sprintf("nodeadmit: refused, reason %d: see the decision log", a.Reason))
+	text := a.Refusal
+	if h.grammar != ociargs.Runc {
+		switch a.Reason {
+		case judge.BadConfig, judge.BadPolicy, judge.TimedOut:
+			text = judge.FaultLine(nil, a.Err) // the node owner's words alone
+		default:
+			text = fmt.Sprintf("nodeadmit: refused, reason %d: see the decision log", a.Reason)
+		}
 	}
+	report.Stderr(os.Stderr, text)
 	os.Exit(int(a.Reason))
 }

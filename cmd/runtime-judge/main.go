@@ -31,7 +31,11 @@ func main() {
 	s := &start{began: time.Now(), logFormat: "text"}
 	defer func() {
 		if p := recover(); p != nil {
-			s.refuse(&judge.Answer{}, &judge.Fault{Reason: judge.Internal, Err: fmt.Errorf("internal error: %v", p)})
+			f := &judge.Fault{Reason: judge.Internal, Err: fmt.Errorf("internal error: %v", p)}
+			if s.decided {
+				s.end(&judge.Answer{}, f)
+			}
+			s.refuse(&judge.Answer{}, f)
 		}
 	}()
 	s.run(os.Args)
@@ -39,8 +43,9 @@ func main() {
 
 // start is one command line that may start a container.
 type start struct {
-	began time.Time
-	once  sync.Mutex // held for good by whoever ends the process
+	began   time.Time
+	once    sync.Mutex // held for good by whoever ends the process
+	decided bool       // the main goroutine holds it
 
 	name      string
 	command   *ociargs.Command
@@ -98,6 +103,7 @@ func (s *start) run(argv []string) {
 		}
 	}
 	s.once.Lock() // the deadline is met
+	s.decided = true
 	e := s.entry(&a)
 	e.Notes = append(e.Notes, notes...)
 	_ = report.Decision(s.config.DecisionLog, e)
@@ -115,6 +121,7 @@ func (s *start) badConfig(real string, args []string, err error) {
 		s.refuse(&judge.Answer{}, fault)
 	}
 	s.once.Lock()
+	s.decided = true
 	_ = report.Decision(config.Defaults().DecisionLog, s.entry(&judge.Answer{Err: fault, Overridden: judge.FaultLine(nil, fault), Until: until}))
 	s.exec(real, args)
 }
@@ -150,9 +157,8 @@ func (s *start) entry(a *judge.Answer) report.Entry {
 // refuse tells all who ask and ends the process with exit code 1, as runc ends
 // for a container that it can't start.
 func (s *start) refuse(a *judge.Answer, fault *judge.Fault) {
-	if !s.once.TryLock() {
-		select {} // the deadline's refusal is on its way
-	}
+	s.once.Lock() // for ever, if the deadline's refusal is on its way
+	s.decided = true
 	s.end(a, fault)
 }
 

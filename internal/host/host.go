@@ -104,13 +104,14 @@ func nsName(t specs.LinuxNamespaceType) (string, error) {
 // maxLinks is how many symbolic links one path may have, as in the kernel.
 const maxLinks = 40
 
-// Resolve returns path with every symbolic link resolved. What doesn't exist
-// is taken as it is written. Nothing is opened.
+// Resolve returns path with every symbolic link resolved, as the kernel walks it:
+// ".." leaves the directory that a link leads to. What doesn't exist is taken as
+// it is written. Nothing is opened.
 func (h *Host) Resolve(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", fmt.Errorf("resolve %q: not an absolute path", path)
 	}
-	done, todo := "/", strings.Split(filepath.Clean(path), "/")
+	done, todo := "/", strings.Split(path, "/")
 	for links := 0; len(todo) > 0; {
 		next := todo[0]
 		todo = todo[1:]
@@ -205,9 +206,13 @@ func (h *Host) Mounts(pid int, root string) ([]spec.RealMount, error) {
 	if root == "/" {
 		exclude = ""
 	}
-	var out []spec.RealMount
+	var (
+		out   []spec.RealMount
+		found bool
+	)
 	for i := range table {
 		m := &table[i]
+		found = found || m.point == root
 		if m.point == root || !below(m.point, root) {
 			continue
 		}
@@ -218,7 +223,21 @@ func (h *Host) Mounts(pid int, root string) ([]spec.RealMount, error) {
 		real.Hidden = len(real.HostPaths) == 0 && byDevice[m.device]
 		out = append(out, real)
 	}
+	// A runtime mounts the root, if only onto itself. Where it isn't seen, the
+	// process sees the container somewhere else, and we nothing of it.
+	if !found && !h.sharesMounts(pid) {
+		return nil, fmt.Errorf("%s is no mount point there", spec.Quote(root))
+	}
 	return out, nil
+}
+
+func (h *Host) sharesMounts(pid int) bool {
+	theirs, err := h.ProcessNamespace(pid, specs.MountNamespace)
+	if err != nil {
+		return false
+	}
+	ours, err := h.Namespace("/proc/self/ns/mnt")
+	return err == nil && theirs == ours
 }
 
 func (h *Host) table() ([]mount, error) {

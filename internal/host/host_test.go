@@ -71,6 +71,7 @@ func TestALineOfMountinfoIsReadWithItsFlags(t *testing.T) {
 		"36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue":   {"98:0", "/mnt1", "/mnt2", "ext3", false},
 		"36 35 98:0 / /m ro,noatime - ext3 /dev/root rw":                                   {"98:0", "/", "/m", "ext3", true},
 		"36 35 98:0 / /m rw shared:7 master:1 propagate_from:2 - fuse.x none ro,user_id=0": {"98:0", "/", "/m", "fuse.x", true},
+		"36 35 98:0 / /dev/shm\u00a0x rw - tmpfs tmpfs rw":                                 {"98:0", "/", "/dev/shm\u00a0x", "tmpfs", false},
 		`36 35 98:0 / /a\011b\012c\134d rw - tmpfs  rw`:                                    {"98:0", "/", "/a\tb\nc\\d", "tmpfs", false},
 	} {
 		if diff := cmp.Diff(want, table(t, line)[0], cmp.AllowUnexported(mount{})); diff != "" {
@@ -131,6 +132,8 @@ func TestSymbolicLinksAreResolvedAsFarAsThePathExists(t *testing.T) {
 		at("dots/sub"):           at("real/sub"),
 		at("dangling/x"):         at("gone/x"),
 		at("real/../link/./sub"): at("real/sub"),
+		dir + "/abs/../usr":      "/usr",
+		dir + "/link//../file":   at("file"),
 		at("file/x"):             at("file/x"),
 		"/":                      "/",
 		"/../..":                 "/",
@@ -191,6 +194,8 @@ mkdir -p rootfs/data rootfs/tmp rootfs/deep src/sub
 echo x > src/file; : > rootfs/file
 ln -s src link
 mount --make-rprivate /
+mount --bind rootfs rootfs
+cd "$1"
 mount --bind link/sub rootfs/data
 mount --bind src/file rootfs/file
 mount -t tmpfs none rootfs/tmp
@@ -239,6 +244,31 @@ exec sleep 100`
 		case m.ReadOnly != want.readOnly:
 			t.Errorf("%s: read-only %v", dest, m.ReadOnly)
 		}
+	}
+}
+
+// Where the root isn't seen, nothing of the container is: that must not look
+// like a container without mounts.
+func TestTheMountsBelowARootThatIsNoneAreAnError(t *testing.T) {
+	needRoot(t)
+	c := exec.Command("unshare", "--mount", "sh", "-c", "echo ready; exec sleep 100")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { c.Process.Kill(); c.Wait() }()
+	if n, err := out.Read(make([]byte, 6)); n != 6 {
+		t.Fatal(n, err)
+	}
+	dir := t.TempDir()
+	if got, err := New().Mounts(c.Process.Pid, dir); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := New().Mounts(os.Getpid(), dir); err != nil {
+		t.Errorf("of a process in our own namespace: %v", err)
 	}
 }
 

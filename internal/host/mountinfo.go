@@ -37,8 +37,10 @@ func parseTable(data string) ([]mount, error) {
 	for text := range strings.Lines(data) {
 		line++
 		head, tail, ok := strings.Cut(strings.TrimSuffix(text, "\n"), " - ")
-		h, t := strings.Fields(head), strings.Fields(tail)
-		if !ok || len(h) < 6 || len(t) < 1 {
+		// The kernel escapes space, tab and newline. Other white space, such as a
+		// no-break space, is part of a name.
+		h, t := strings.Split(head, " "), strings.Split(tail, " ")
+		if !ok || len(h) < 6 || t[0] == "" {
 			return nil, fmt.Errorf("line %d: not of the form of mountinfo", line)
 		}
 		m := mount{

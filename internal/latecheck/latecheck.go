@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -86,13 +87,6 @@ func hasHook(s *specs.Spec, hook specs.Hook) bool {
 		return false
 	}
 	last := s.Hooks.CreateRuntime[len(s.Hooks.CreateRuntime)-1]
-	if last.Path != hook.Path || len(last.Args) != len(hook.Args) || len(last.Env) != len(hook.Env) {
-		return false
-	}
-	for i := range hook.Args {
-		if last.Args[i] != hook.Args[i] {
-			return false
-		}
-	}
-	return true
+	return last.Path == hook.Path && slices.Equal(last.Args, hook.Args) && slices.Equal(last.Env, hook.Env) &&
+		last.Timeout != nil && *last.Timeout == *hook.Timeout
 }

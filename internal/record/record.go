@@ -49,10 +49,13 @@ func Write(dir string, r Record) error {
 	if err != nil {
 		return err
 	}
-	if err := rootfile.Write(file(dir, r.Root, r.ID), data); err != nil {
+	name := file(dir, r.Root, r.ID)
+	if err := rootfile.Write(name, data); err != nil {
 		return err
 	}
-	sweep(dir)
+	if filepath.Base(name)[0] == '0' { // one in 16
+		sweep(dir)
+	}
 	return nil
 }
 

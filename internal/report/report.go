@@ -5,6 +5,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,20 +33,44 @@ func RuntimeLog(path, format, message string) error {
 	if path == "" || strings.HasPrefix(path, "journald:") || strings.HasPrefix(path, "syslog:") {
 		return nil
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, 0o644)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+	var line bytes.Buffer
 	l := logrus.New()
-	l.SetOutput(f)
+	l.SetOutput(&line)
 	if format == "json" {
 		l.SetFormatter(&logrus.JSONFormatter{})
 	} else {
 		l.SetFormatter(&logrus.TextFormatter{DisableColors: true})
 	}
 	l.Error(message)
+	return appendTo(path, 0, 0o644, line.Bytes())
+}
+
+// appendTo adds to a file, which is made if needed. It never waits: an [os.File]
+// would, for a pipe that nobody reads.
+func appendTo(path string, flags int, perm uint32, data []byte) error {
+	fd, err := retry(func() (int, error) {
+		return syscall.Open(path, flags|syscall.O_WRONLY|syscall.O_CREAT|syscall.O_APPEND|syscall.O_NONBLOCK|syscall.O_CLOEXEC, perm)
+	})
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer syscall.Close(fd)
+	for len(data) > 0 {
+		n, err := retry(func() (int, error) { return syscall.Write(fd, data) })
+		if err != nil {
+			return &fs.PathError{Op: "write", Path: path, Err: err}
+		}
+		data = data[n:]
+	}
 	return nil
+}
+
+func retry(f func() (int, error)) (int, error) {
+	for {
+		if n, err := f(); err != syscall.EINTR {
+			return n, err
+		}
+	}
 }
 
 // Stderr writes the line where conmon and people read it. A closed pipe must
@@ -164,17 +189,13 @@ func Decision(path string, e Entry) error {
 	if err != nil {
 		return err
 	}
-	const flags = os.O_WRONLY | os.O_CREATE | os.O_APPEND | syscall.O_NONBLOCK | syscall.O_NOFOLLOW
-	f, err := os.OpenFile(path, flags, 0o640)
+	line = append(line, '\n')
+	err = appendTo(path, syscall.O_NOFOLLOW, 0o640, line)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.Mkdir(filepath.Dir(path), 0o750); err != nil {
 			return err
 		}
-		f, err = os.OpenFile(path, flags, 0o640)
+		err = appendTo(path, syscall.O_NOFOLLOW, 0o640, line)
 	}
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(line, '\n'))
-	return errors.Join(err, f.Close())
+	return err
 }

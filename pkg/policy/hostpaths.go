@@ -114,6 +114,9 @@ func (r hostPaths) mount(m *spec.Mount) (finding, bool) {
 		names = []string{m.Path()}
 	}
 	blocked, readOnly := r.first(names, m)
+	if blocked == "" && m.Certainty == spec.Unknown {
+		blocked = names[0]
+	}
 	what := spec.Quote(m.Destination) + " is mounted from " + spec.Quote(blocked)
 	if m.Real != "" && m.Source != "" && m.Real != m.Source {
 		what += " (" + spec.Quote(m.Source) + ")"

@@ -113,7 +113,23 @@ func (m *mountMapper) mapMount(sm *specs.Mount, i int) Mount {
 	out.Source = absolute(m.dir, sm.Source)
 	out.Field += ".source"
 	m.classifyBind(&out)
+	m.checkDots(&out, sm.Source)
 	return out
+}
+
+// checkDots judges a source with "..", which the kernel takes where a link leads
+// to, and some runtimes off the text. Both must be the same place.
+func (m *mountMapper) checkDots(out *Mount, source string) {
+	if m.host == nil || !slices.Contains(strings.Split(source, "/"), "..") {
+		return
+	}
+	if !filepath.IsAbs(source) {
+		source = m.dir + "/" + source
+	}
+	if real, err := m.host.Resolve(source); err != nil || real != out.Path() {
+		out.Real, out.Class, out.Volume, out.Certainty = real, MountHostPath, "", Unknown
+		out.Why = "\"..\" behind a symbolic link"
+	}
 }
 
 // classifyFilesystem judges a mount that is no bind.

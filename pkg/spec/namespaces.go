@@ -43,7 +43,11 @@ func mapNamespaces(in *Intent, s *specs.Spec, o Options) error {
 		case ns.Path == "":
 			*fact = known(NamespaceNew, field)
 		case o.Host != nil:
-			*fact = liveNamespace(o.Host, t, absolute(in.Bundle, ns.Path), field+".path")
+			path := ns.Path
+			if !strings.HasPrefix(path, "/") {
+				path = absolute(in.Bundle, path)
+			} // else as it is: ".." leaves what a link leads to
+			*fact = liveNamespace(o.Host, t, path, field+".path")
 		default:
 			*fact = offlineNamespace(absolute(in.Bundle, ns.Path), field+".path")
 		}
