@@ -77,6 +77,7 @@ for what; do
 		need runc runc
 		need crun crun
 		need rpm rpm
+		need podman podman
 		;;
 	module)
 		need gcc gcc

@@ -19,7 +19,8 @@ func uninstallCommand() *cobra.Command {
 		Short: "Take the wrapper out of this node's container engines",
 		Long: `Uninstall puts back what install changed: hooks and engines' configuration first,
 the wrapper's names last. A file that nobody edited since is restored byte for
-byte; of any other, only the lines of install are taken out.
+byte; of any other, only the lines of install are taken out, and if they were
+changed too, the wrapper's names become the real runtimes' paths.
 
 An engine calls the wrapper's names until it is restarted, and for pods that run
 now until they are gone. So while an engine runs the names stay, and lead straight
@@ -57,7 +58,7 @@ func uninstall(w io.Writer, o install.Options, dryRun bool) error {
 		case s.Remove:
 			p.printf("removed %s\n", s.Path)
 		case s.Merged:
-			p.printf("took our lines out of %s, which was edited since\n", s.Path)
+			p.printf("took what is ours out of %s, which was edited since\n", s.Path)
 		default:
 			p.printf("restored %s\n", s.Path)
 		}
@@ -65,8 +66,9 @@ func uninstall(w io.Writer, o install.Options, dryRun bool) error {
 	if err != nil {
 		return errors.Join(err, p.err)
 	}
-	for _, l := range u.Left {
-		p.printf("left, since it was edited: %s\n", l)
+	if u.NoRecord {
+		p.printf("There is no record of an installation in %s: engines' configuration was left as it is, and may still name %s/runtimes.\n",
+			u.Options.StateDir, u.Options.LibDir)
 	}
 	if u.PassThrough {
 		p.printf("%s/runtimes leads to the real runtimes now, for engines that run and for pods that they made.\n", u.Options.LibDir)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nodeadmit/nodeadmit/internal/ociargs"
 	"github.com/nodeadmit/nodeadmit/pkg/spec"
 )
 
@@ -61,9 +62,7 @@ func (p *Plan) crio() error {
 	if caps, ok := table["default_capabilities"].([]any); ok {
 		settings = append(settings, "defaultCapabilities: "+yamlList(caps))
 	}
-	if root, run := lookupString(tree, "crio", "root"), lookupString(tree, "crio", "runroot"); root != "" || run != "" {
-		settings = append(settings, "engineRoots: "+yamlList([]any{orDefault(root, "/var/lib/containers/storage"), orDefault(run, "/run/containers/storage"), "/run/crio", "/var/lib/crio"}))
-	}
+	settings = append(settings, p.storageRoots(lookupString(tree, "crio", "root"), lookupString(tree, "crio", "runroot"), "/run/crio", "/var/lib/crio")...)
 	var b bytes.Buffer
 	b.WriteString("# Written by nodeadmit install, removed by nodeadmit uninstall: every handler calls\n# nodeadmit's wrapper, which calls the runtime that was here before.\n")
 	dirs, _ := table["hooks_dir"].([]any)
@@ -166,7 +165,34 @@ func (p *Plan) crioTree(main, skip string) (map[string]any, error) {
 	return out, nil
 }
 
-// hookFile puts an engine's hook where only that engine looks.
+// storageRoots are the directories of containers/storage, if they aren't the
+// usual ones: those given, or else storage.conf's.
+func (p *Plan) storageRoots(root, run string, more ...any) []string {
+	for _, path := range []string{"/etc/containers/storage.conf", "/usr/share/containers/storage.conf"} {
+		text, err := p.Options.readFile(path)
+		if err != nil {
+			continue
+		}
+		tree, err := tomlTree(path, text)
+		if err != nil {
+			p.warn("%v", err)
+			break
+		}
+		root = orDefault(root, lookupString(tree, "storage", "graphroot"))
+		run = orDefault(run, lookupString(tree, "storage", "runroot"))
+		break // the first is the only one that is read
+	}
+	const usualRoot, usualRun = "/var/lib/containers/storage", "/run/containers/storage"
+	root, run = orDefault(root, usualRoot), orDefault(run, usualRun)
+	if root == usualRoot && strings.TrimPrefix(run, "/var") == usualRun {
+		return nil
+	}
+	return []string{"engineRoots: " + yamlList(append([]any{root, run}, more...))}
+}
+
+// hookFile puts an engine's hook where only that engine looks. It is told the
+// engine, or, if the engine has settings, a runtime that has them: one of crun's
+// if there is any, since a hook says less under crun (cmd/oci-hook).
 func (p *Plan) hookFile(engine string) error {
 	text, err := p.Options.readFile(p.Options.ShareDir + "/hooks.d/00-nodeadmit-" + engine + ".json")
 	if err != nil {
@@ -175,6 +201,15 @@ func (p *Plan) hookFile(engine string) error {
 	text = bytes.ReplaceAll(text, []byte(`"`+DefaultLibDir+`/`), []byte(`"`+p.Options.LibDir+`/`))
 	if p.Options.Config != "/etc/nodeadmit/config.yaml" {
 		text = bytes.Replace(text, []byte(`"--engine"`), []byte(`"--config", "`+p.Options.Config+`", "--engine"`), 1)
+	}
+	name, grammar := "", ociargs.Grammar("")
+	for _, h := range p.Handlers {
+		if string(h.Engine) == engine && len(h.settings) > 0 && grammar != ociargs.Crun {
+			name, grammar = h.Name, h.Grammar
+		}
+	}
+	if name != "" {
+		text = bytes.Replace(text, []byte(`"--engine", "`+engine+`"`), []byte(`"--runtime", "`+name+`"`), 1)
 	}
 	return p.write(HookFile, ownHooks+"/"+engine+"/00-nodeadmit.json", text)
 }

@@ -134,7 +134,8 @@ func diffLine(mark byte, line string) string {
 }
 
 // takeBack undoes in a text that was edited since what turned before into
-// after. What it can't find again is returned as lines that are left.
+// after. Lines that belong together are taken back together or not at all: half a
+// table would leave its keys to another. What can't be found again is returned.
 func takeBack(before, after, now []byte) (text []byte, left []string) {
 	out := lines(now)
 	for _, h := range slices.Backward(hunks(before, after)) {
@@ -142,24 +143,8 @@ func takeBack(before, after, now []byte) (text []byte, left []string) {
 			out = slices.Replace(out, at, at+len(h.after), h.before...)
 			continue
 		}
-		if len(h.after) == 0 {
-			left = append(left, h.before...) // removed by us, and where from can't be told
-			continue
-		}
-		if len(h.before) > 0 {
-			left = append(left, h.after...)
-			continue
-		}
-		for _, l := range slices.Backward(h.after) {
-			if strings.TrimSpace(l) == "" {
-				continue
-			}
-			if at := find(out, []string{l}, h.bt); at >= 0 {
-				out = slices.Delete(out, at, at+1)
-			} else {
-				left = append(left, l)
-			}
-		}
+		left = append(left, h.before...)
+		left = append(left, h.after...)
 	}
 	return []byte(strings.Join(out, "")), left
 }

@@ -46,7 +46,7 @@ func TestTakeBack(t *testing.T) {
 	for _, c := range []struct{ name, now, want, left string }{
 		{"untouched", after, before, ""},
 		{"lines of others stay", "top\na\nB\nmid\nc\nours\nend\n", "top\na\nb\nmid\nc\nend\n", ""},
-		{"a line of ours that was changed is told", "a\nB2\nc\nours\n", "a\nB2\nc\n", "B\n"},
+		{"a line of ours that was changed is told", "a\nB2\nc\nours\n", "a\nB2\nc\n", "b\nB\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, left := takeBack([]byte(before), []byte(after), []byte(c.now))

@@ -53,7 +53,7 @@ func (p *Plan) podman() error {
 			}
 		}
 	}
-	settings := p.kubeletRoots()
+	settings := append(p.kubeletRoots(), p.storageRoots("", "")...)
 	if caps, ok := lookup(tree, "containers", "default_capabilities").([]any); ok {
 		settings = append(settings, "defaultCapabilities: "+yamlList(caps))
 	}

@@ -2,6 +2,7 @@ package install
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,12 +21,28 @@ type Removal struct {
 	Record *Record
 	// Steps are the files in the order in which they are put back.
 	Steps []Step
-	// Left are lines of ours that can't be found again in a file that was edited
-	// since: while there are any of an engine's, its wrapper stays.
+	// Left are engines' files that would still name the wrapper, so that it must
+	// stay.
 	Left []string
 	// PassThrough says that engines run, which may still call the wrapper's names:
 	// these then lead to the real runtime.
 	PassThrough bool
+	// NoRecord says that nothing is known of engines' configuration.
+	NoRecord bool
+}
+
+// wrapperLinks are the names that lead to a wrapper.
+func wrapperLinks(o *Options) (out []string) {
+	found, _ := filepath.Glob(o.at(o.LibDir + "/runtimes/*.real"))
+	for _, f := range found {
+		name := strings.TrimSuffix(f, ".real")
+		real, err := os.Readlink(f)
+		target, terr := os.Readlink(name)
+		if err == nil && terr == nil && real != target {
+			out = append(out, strings.TrimPrefix(name, o.Root))
+		}
+	}
+	return out
 }
 
 // Step is one file.
@@ -42,12 +59,21 @@ type Step struct {
 var ErrLeft = errors.New("engine configuration still names the wrapper")
 
 // NewRemoval looks at what is there. It changes nothing. A nil Removal means that
-// nothing is installed.
+// nothing is installed. Without a record (/var was lost) an engine may still call
+// the wrapper's names: then these are made to lead to the real runtimes, and that
+// is all.
 func NewRemoval(o Options) (*Removal, error) {
 	o = o.WithDefaults()
 	r, err := readRecord(&o)
-	if err != nil || r == nil {
+	if err != nil {
 		return nil, err
+	}
+	if r == nil {
+		r = &Record{LibDir: o.LibDir, Config: o.Config, Links: wrapperLinks(&o)}
+		if len(r.Links) == 0 {
+			return nil, nil
+		}
+		return &Removal{Options: o, Record: r, PassThrough: true, NoRecord: true}, nil
 	}
 	o.LibDir, o.Config = r.LibDir, r.Config
 	u := &Removal{Options: o, Record: r, PassThrough: o.Root == "" && enginesRun()}
@@ -64,21 +90,22 @@ func NewRemoval(o Options) (*Removal, error) {
 				return nil, err
 			}
 			s := Step{Path: c.Path, Before: now, After: c.Before, Remove: !c.Existed}
-			if !bytes.Equal(now, c.After) {
-				var left []string
+			switch left := []string(nil); {
+			case bytes.Equal(now, c.After), kind == HookFile && !c.Existed:
+			default:
 				s.Merged, s.Remove = true, false
 				s.After, left = takeBack(c.Before, c.After, now)
+				if kind == EngineConfig && (len(left) > 0 || !c.Existed || !parses(c.Path, s.After)) {
+					// The engine must not call a name of ours, and must like its file.
+					s.After = u.realNames(now)
+				} else if len(left) > 0 {
+					s.After = now
+				}
 				if !c.Existed && strings.TrimSpace(string(s.After)) == "" {
 					s.Remove = true
 				}
-				for _, l := range left {
-					if kind != EngineConfig || strings.Contains(l, o.LibDir) {
-						u.Left = append(u.Left, c.Path+": "+strings.TrimSpace(l))
-					}
-				}
-				// A line of another's that came to name us is as bad.
-				if kind == EngineConfig && bytes.Contains(s.After, []byte(o.LibDir+"/runtimes/")) && len(left) == 0 {
-					u.Left = append(u.Left, c.Path+": names "+o.LibDir+"/runtimes")
+				if kind == EngineConfig && bytes.Contains(s.After, []byte(o.LibDir+"/runtimes/")) {
+					u.Left = append(u.Left, c.Path+": names "+o.LibDir+"/runtimes/")
 				}
 			}
 			if s.Remove || !bytes.Equal(s.Before, s.After) {
@@ -87,6 +114,27 @@ func NewRemoval(o Options) (*Removal, error) {
 		}
 	}
 	return u, nil
+}
+
+// realNames puts the real runtimes' paths in place of the wrapper's names, in a
+// file in which install's lines can't be told from others any more.
+func (u *Removal) realNames(text []byte) []byte {
+	handlers := slices.Clone(u.Record.Handlers)
+	// A name may begin with another.
+	slices.SortFunc(handlers, func(a, b Handler) int { return len(b.Name) - len(a.Name) })
+	for _, h := range handlers {
+		text = bytes.ReplaceAll(text, []byte(u.Record.LibDir+"/runtimes/"+h.Name), []byte(h.Real))
+	}
+	return text
+}
+
+// parses tells whether a file is still what its name says.
+func parses(path string, text []byte) bool {
+	if strings.HasSuffix(path, ".json") {
+		return json.Valid(text)
+	}
+	_, err := tomlTree(path, text)
+	return err == nil
 }
 
 // Diff writes what would be done.
@@ -130,17 +178,17 @@ func (u *Removal) Apply() error {
 			return err
 		}
 	}
-	engineLeft := slices.ContainsFunc(u.Left, func(l string) bool { return strings.Contains(l, o.LibDir) })
-	if engineLeft && !u.PassThrough {
-		return fmt.Errorf("%w: take these lines out by hand, then run this again:\n  %s", ErrLeft, strings.Join(u.Left, "\n  "))
+	if len(u.Left) > 0 && !u.PassThrough {
+		return fmt.Errorf("%w: take it out by hand, then run this again:\n  %s", ErrLeft, strings.Join(u.Left, "\n  "))
 	}
 	for _, path := range u.Record.Links {
 		if err := u.removeLink(path); err != nil {
 			return err
 		}
 	}
-	if engineLeft {
-		return fmt.Errorf("%w: nodeadmit judges nothing any more, and the names lead to the real runtimes; take these lines out by hand, then run this again:\n  %s",
+	_ = os.Remove(o.at(o.LibDir + "/runtimes")) // if it is empty
+	if len(u.Left) > 0 {
+		return fmt.Errorf("%w: nodeadmit judges nothing any more, and the names lead to the real runtimes; take it out by hand, then run this again:\n  %s",
 			ErrLeft, strings.Join(u.Left, "\n  "))
 	}
 	if err := os.Remove(o.at(recordPath(o))); err != nil && !errors.Is(err, fs.ErrNotExist) {

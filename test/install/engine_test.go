@@ -278,6 +278,25 @@ func onAnEngine(t *testing.T, f engine.Flavour) {
 	}
 	n.doctor(t, f)
 
+	// Break-glass, with a /run/nodeadmit that only this engine sees.
+	inside := func(script string) {
+		t.Helper()
+		if out, err := e.Command(t.Context(), "/bin/sh", "-euc", script).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+	}
+	inside("mount -t tmpfs -o mode=0700 tmpfs /run/nodeadmit; " + n.base + "/lib/nodeadmit disable --for 5m")
+	if err := run(engine.Pod{Name: "break-glass", HostNetwork: true}); err != nil {
+		t.Errorf("while nothing is refused: %v", err)
+	}
+	if log, err := os.ReadFile(n.base + "/decisions.jsonl"); err != nil || !strings.Contains(string(log), "BREAK-GLASS") {
+		t.Errorf("the decision log doesn't say so: %v", err)
+	}
+	inside(n.base + "/lib/nodeadmit enable; umount /run/nodeadmit")
+	if err := run(engine.Pod{Name: "enabled", HostNetwork: true}); err == nil {
+		t.Error("after enable nothing is refused")
+	}
+
 	out, code := n.run(t, "uninstall", "--lib-dir", n.base+"/lib")
 	if code != 0 {
 		t.Fatalf("uninstall: exit code %d\n%s", code, out)

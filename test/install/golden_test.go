@@ -285,9 +285,52 @@ func TestNoPolicy(t *testing.T) {
 	}
 }
 
-// A line of ours that was changed since can't be told from an admin's: the files
-// that it names stay.
+// Lines of ours that were changed since can't be told from an admin's: the names
+// become the real runtimes' paths, and the file stays whole.
 func TestLineChangedSince(t *testing.T) {
+	for _, c := range []struct{ name, image, programs, file, was, is, want string }{
+		{
+			"a line in an edited file", "containerd-1.6-debian", "/usr/bin/containerd /usr/sbin/runc", "etc/containerd/config.toml",
+			"  BinaryName = \"/usr/lib/nodeadmit/runtimes/containerd-runc\"\n", "  SystemdCgroup = true\n  BinaryName = '/usr/lib/nodeadmit/runtimes/containerd-runc' # mine\n",
+			"[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n  SystemdCgroup = true\n  BinaryName = '/usr/sbin/runc' # mine\n",
+		},
+		{
+			"a line in a drop-in of ours", "crio-bare", "/usr/bin/crio /usr/bin/crun", "etc/crio/crio.conf.d/zz-nodeadmit.conf",
+			"  runtime_root", "  no_pivot = true\n  runtime_root",
+			"  runtime_path = \"/usr/bin/crun\"\n  no_pivot = true\n",
+		},
+		{
+			"daemon.json made pretty", "docker-line", "/usr/bin/dockerd /usr/bin/runc", "etc/docker/daemon.json",
+			"    \"nodeadmit\": {\n", "    \"nodeadmit\":\n    {\n", "\"path\": \"/usr/bin/runc\"",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := image(t, c.image, c.programs)
+			o := install.Options{Root: root}
+			plan, err := install.NewPlan(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			apply(t, plan)
+			file := filepath.Join(root, c.file)
+			text := read(t, file)
+			edited := strings.Replace(text, c.was, c.is, 1)
+			if edited == text {
+				t.Fatalf("the case changes nothing in\n%s", text)
+			}
+			if err := os.WriteFile(file, []byte(edited), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			remove(t, o)
+			if got := read(t, file); !strings.Contains(got, c.want) || strings.Contains(got, "/usr/lib/nodeadmit/runtimes") {
+				t.Errorf("got\n%s\nwant in it\n%s", got, c.want)
+			}
+		})
+	}
+}
+
+// Who took all of it out by hand before is left in peace.
+func TestTakenOutByHand(t *testing.T) {
 	root := image(t, "containerd-1.6-debian", "/usr/bin/containerd /usr/sbin/runc")
 	o := install.Options{Root: root}
 	plan, err := install.NewPlan(o)
@@ -296,22 +339,86 @@ func TestLineChangedSince(t *testing.T) {
 	}
 	apply(t, plan)
 	file := filepath.Join(root, "etc/containerd/config.toml")
-	data, err := os.ReadFile(file)
+	const mine = "version = 2\n"
+	if err := os.WriteFile(file, []byte(mine), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, o)
+	if got := read(t, file); got != mine {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data = bytes.ReplaceAll(data, []byte(`  BinaryName = "/usr/lib/nodeadmit/runtimes/containerd-runc"`), []byte(`  BinaryName = '/usr/lib/nodeadmit/runtimes/containerd-runc' # mine`))
-	if err := os.WriteFile(file, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	u, err := install.NewRemoval(o)
+	return string(data)
+}
+
+// Without the record nothing is known of what was there, but no engine may be left
+// with a name that leads nowhere.
+func TestRecordLost(t *testing.T) {
+	root := image(t, "containerd-1.6-debian", "/usr/bin/containerd /usr/sbin/runc")
+	o := install.Options{Root: root}
+	plan, err := install.NewPlan(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := u.Apply(); !errors.Is(err, install.ErrLeft) {
-		t.Errorf("got %v, want ErrLeft", err)
+	apply(t, plan)
+	if err := os.RemoveAll(filepath.Join(root, "var/lib/nodeadmit")); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := os.Readlink(filepath.Join(root, "usr/lib/nodeadmit/runtimes/containerd-runc.real")); err != nil {
-		t.Errorf("the wrapper that the engine calls is gone: %v", err)
+	remove(t, o)
+	if got, err := os.Readlink(filepath.Join(root, "usr/lib/nodeadmit/runtimes/containerd-runc")); got != "/usr/sbin/runc" {
+		t.Errorf("the engine's name leads to %q, %v: want the real runtime", got, err)
+	}
+}
+
+// An engine that understands its new configuration otherwise than meant: all is
+// put back.
+func TestRollback(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: policy and record are root's")
+	}
+	base := t.TempDir()
+	put := func(name, text string, mode fs.FileMode) string {
+		name = filepath.Join(base, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), mode)); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	for _, p := range []string{"runtime-wrapper", "runtime-judge", "oci-hook"} {
+		put("lib/"+p, "", 0o755)
+	}
+	runtime := put("bin/runc", "#!/bin/sh\n", 0o755)
+	put("share/config.yaml", "apiVersion: nodeadmit.dev/v1alpha1\nkind: NodeConfig\n", 0o644)
+	config := put("engine/config.toml", "version = 2\n", 0o600)
+	// A containerd that always says the same.
+	binary := put("bin/containerd", "#!/bin/sh\n[ \"$1\" = --version ] && echo containerd v1.6.20 && exit\ncat <<END\nversion = 2\n"+
+		"[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\nruntime_type = \"io.containerd.runc.v2\"\noptions = {BinaryName = \""+runtime+"\"}\nEND\n", 0o755)
+	before := snapshot(t, base)
+	plan, err := install.NewPlan(install.Options{
+		LibDir: base + "/lib", ShareDir: base + "/share", StateDir: base + "/state", Config: base + "/etc/config.yaml",
+		Engines: []spec.Dialect{spec.Containerd}, EngineConfig: config, EngineBinary: binary,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = plan.Apply()
+	if err == nil || !strings.Contains(err.Error(), "another file overrides it") {
+		t.Errorf("got %v, want what is wrong", err)
+	}
+	after := snapshot(t, base)
+	for name := range after {
+		if strings.HasPrefix(name, "/state/backup/") {
+			delete(after, name)
+		}
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("something is left:\n%s", diff)
 	}
 }
