@@ -26,7 +26,7 @@ unit: ## unit and golden tests; need neither root nor an engine
 
 .PHONY: e2e
 e2e: ## tests on real containerds, as root; their output is shown as they go
-	NODEADMIT_E2E=1 go test -count=1 -p 1 -timeout 15m -v ./test/engine ./test/e2e ./test/runtime ./test/conformance ./test/install ./test/packages
+	NODEADMIT_E2E=1 go test -count=1 -p 1 -timeout 15m -v ./test/engine ./test/e2e ./test/runtime ./test/cel ./test/conformance ./test/install ./test/packages
 
 .PHONY: demo
 demo: ## see it refuse pods on a private containerd, as root (ENGINES="distribution module": on containerd 2 as well)

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/nodeadmit/nodeadmit/internal/evaluator/serve"
 	"github.com/nodeadmit/nodeadmit/internal/host"
 	"github.com/nodeadmit/nodeadmit/internal/report"
+	"github.com/nodeadmit/nodeadmit/pkg/cel"
+	"github.com/nodeadmit/nodeadmit/pkg/plugin"
 	"github.com/nodeadmit/nodeadmit/pkg/policy"
 	"github.com/nodeadmit/nodeadmit/pkg/spec"
 )
@@ -43,10 +48,10 @@ func (s *source) flags(cmd *cobra.Command) {
 func (s *source) given() bool { return s.bundle != "" || s.file != "" }
 
 // read reads the document and maps it.
-func (s *source) read(stdin io.Reader) (*spec.Intent, error) {
+func (s *source) read(stdin io.Reader) (*spec.Intent, *spec.Document, error) {
 	dialect, err := spec.ParseDialect(s.engine)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	engine := spec.NewEngine(dialect)
 	if s.kubeletRoots != nil {
@@ -71,7 +76,7 @@ func (s *source) read(stdin io.Reader) (*spec.Intent, error) {
 		doc, err = spec.ReadFile(s.file)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	o := spec.Options{Engine: engine, ID: s.id}
 	if s.live {
@@ -79,9 +84,9 @@ func (s *source) read(stdin io.Reader) (*spec.Intent, error) {
 	}
 	in, err := spec.Map(doc, o)
 	if err != nil {
-		return nil, fmt.Errorf("config.json: %w", err)
+		return nil, nil, fmt.Errorf("config.json: %w", err)
 	}
-	return in, nil
+	return in, doc, nil
 }
 
 // checkResult is the output of check -o json.
@@ -98,6 +103,8 @@ type checkResult struct {
 	Exempt       []policy.Note      `json:"exempt,omitempty"`
 	Inactive     []policy.Note      `json:"inactiveExemptions,omitempty"`
 	IgnoredKeys  []string           `json:"ignoredAnnotations,omitempty"`
+	// Notes are warnings and audit annotations of policies in CEL.
+	Notes []string `json:"notes,omitempty"`
 }
 
 func checkCommand() *cobra.Command {
@@ -106,6 +113,7 @@ func checkCommand() *cobra.Command {
 		node       nodeFlags
 		policyPath string
 		podFile    string
+		pluginDir  string
 		output     string
 	)
 	cmd := &cobra.Command{
@@ -127,7 +135,10 @@ Exit code: 0 allowed, 1 refused, 2 error.`,
   runc spec && nodeadmit check --policy baseline.yaml --spec config.json --engine none -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := check(cmd, &src, &node, policyPath, podFile, output)
+			err := checkPlugins(cmd.Context(), pluginDir)
+			if err == nil {
+				err = check(cmd, &src, &node, policyPath, podFile, output)
+			}
 			if err != nil && !errors.Is(err, errRefused) {
 				return showError(cmd, output, err)
 			}
@@ -137,6 +148,8 @@ Exit code: 0 allowed, 1 refused, 2 error.`,
 	cmd.Flags().StringVar(&policyPath, "policy", "", "policy file, or directory of *.yaml, *.yml and *.json files")
 	_ = cmd.MarkFlagRequired("policy")
 	cmd.Flags().StringVar(&podFile, "pod", "", "YAML or JSON of pods, lists of them or workloads, or - for stdin")
+	cmd.Flags().StringVar(&pluginDir, "plugins", "", "directory of plugins, of which each is asked whether it would answer")
+	_ = cmd.MarkFlagDirname("plugins")
 	src.flags(cmd)
 	node.flags(cmd)
 	cmd.MarkFlagsMutuallyExclusive("pod", "bundle")
@@ -170,11 +183,6 @@ func check(cmd *cobra.Command, src *source, node *nodeFlags, policyPath, podFile
 	if err != nil {
 		return err
 	}
-	// The wrapper refuses every start under such policies, since there is
-	// nothing yet that evaluates them: don't call them valid.
-	if set.NeedsEvaluator() {
-		return fmt.Errorf("%s: holds policies in CEL (ValidatingAdmissionPolicy), which this version recognises and can't evaluate: a node with them refuses every pod", policyPath)
-	}
 	if !src.given() && podFile == "" {
 		return showPolicies(cmd.OutOrStdout(), set, output)
 	}
@@ -188,19 +196,22 @@ func check(cmd *cobra.Command, src *source, node *nodeFlags, policyPath, podFile
 		}
 		return checkPods(cmd, set, podFile, output)
 	}
-	in, err := src.read(cmd.InOrStdin())
+	in, doc, err := src.read(cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
 	if set, err = set.ForNode(as); err != nil {
 		return err
 	}
-	d := set.Evaluate(in)
+	d, notes, err := decide(set, in, doc)
+	if err != nil {
+		return err
+	}
 	r := checkResult{
 		APIVersion: apiVersion, Kind: "CheckResult", Decision: report.Word(d.Allowed), Moment: string(in.Kind),
 		Pod:        report.NewPod(in),
 		Violations: orEmpty(d.Violations), Undetermined: orEmpty(d.Undetermined), Assumed: orEmpty(d.Assumed),
-		Exempt: d.Exempt, Inactive: d.Inactive, IgnoredKeys: in.Ignored,
+		Exempt: d.Exempt, Inactive: d.Inactive, IgnoredKeys: in.Ignored, Notes: notes,
 	}
 	if !d.Allowed {
 		r.Message = d.Refusal(in)
@@ -214,6 +225,41 @@ func check(cmd *cobra.Command, src *source, node *nodeFlags, policyPath, podFile
 		return errRefused
 	}
 	return err
+}
+
+// checkPlugins asks all plugins of a directory whether they would answer.
+func checkPlugins(ctx context.Context, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	sources, err := policy.ReadSources(dir, policy.LoadOptions{})
+	if err != nil {
+		return err
+	}
+	set, err := plugin.Load(sources)
+	if err != nil {
+		return err
+	}
+	defer set.Close()
+	return set.Check(ctx)
+}
+
+// decide is the whole decision on a bundle but for plugins, all in this process.
+func decide(set *policy.Set, in *spec.Intent, doc *spec.Document) (d policy.Decision, notes []string, err error) {
+	d = set.Evaluate(in)
+	if in.Kind == spec.KindUnmanaged {
+		return d, nil, nil
+	}
+	kubernetes, err := cel.Load(set.External)
+	if err != nil {
+		return d, nil, err
+	}
+	found, err := kubernetes.Evaluate(context.Background(), &cel.Input{Intent: in, Spec: doc.Raw, Node: serve.ThisNode()})
+	if err != nil {
+		return d, nil, err
+	}
+	d.Add(found.Violations, found.Undetermined)
+	return d, found.Notes, nil
 }
 
 func orEmpty[T any](list []T) []T {
@@ -230,6 +276,9 @@ type policyResult struct {
 	Digest     string             `json:"digest"`
 	Policies   []policyLine       `json:"policies"`
 	Exemptions []policy.Exemption `json:"exemptions"`
+	// Kubernetes are the ValidatingAdmissionPolicies, and what a node can't see of
+	// what they read.
+	Kubernetes []cel.Description `json:"validatingAdmissionPolicies,omitempty"`
 }
 
 type policyLine struct {
@@ -241,7 +290,14 @@ type policyLine struct {
 }
 
 func showPolicies(w io.Writer, set *policy.Set, output string) error {
-	r := policyResult{APIVersion: apiVersion, Kind: "PolicyResult", Digest: set.Digest, Exemptions: orEmpty(set.Exemptions())}
+	kubernetes, err := cel.Load(set.External)
+	if err != nil {
+		return err
+	}
+	r := policyResult{
+		APIVersion: apiVersion, Kind: "PolicyResult", Digest: set.Digest, Policies: []policyLine{}, Exemptions: orEmpty(set.Exemptions()),
+		Kubernetes: kubernetes.Describe(),
+	}
 	for _, p := range set.Policies {
 		r.Policies = append(r.Policies, policyLine{p.Name, p.File, string(p.Mode), string(p.Preset), p.Version.String()})
 	}
@@ -262,7 +318,33 @@ func showPolicies(w io.Writer, set *policy.Set, output string) error {
 			return err
 		}
 	}
-	return nil
+	return showKubernetes(w, r.Kubernetes)
+}
+
+// showKubernetes says of policies in CEL when each rule can decide.
+func showKubernetes(w io.Writer, list []cel.Description) error {
+	p := &printer{w: w}
+	for _, d := range list {
+		bound := "bound by " + strings.Join(d.Bindings, ", ")
+		switch {
+		case len(d.Bindings) == 0:
+			bound = "not bound: it decides nothing"
+		case !d.Applies:
+			bound += "; it is never about pods that are made"
+		}
+		p.printf("%s: ValidatingAdmissionPolicy %q is valid (%s)\n", d.File, d.Name, bound)
+		for _, r := range d.Rules {
+			switch {
+			case r.Decides == "never" && len(r.Unseen) > 0:
+				p.printf("  %s may refuse every container: a node can't see %s\n", r.Field, strings.Join(r.Unseen, ", "))
+			case r.Decides == "never":
+				p.printf("  %s may refuse every container: a node can't see all containers of a pod together\n", r.Field)
+			default:
+				p.printf("  %s decides at the %s\n", r.Field, r.Decides)
+			}
+		}
+	}
+	return p.err
 }
 
 func showCheck(w io.Writer, in *spec.Intent, r *checkResult) error {
@@ -287,6 +369,12 @@ func showCheck(w io.Writer, in *spec.Intent, r *checkResult) error {
 		p.printf("\n%s:\n", l.title)
 		for _, n := range l.notes {
 			p.printf("  %s: %s (%s)\n", n.Control, n.Message, n.Field)
+		}
+	}
+	if len(r.Notes) > 0 {
+		p.printf("\nNotes:\n")
+		for _, n := range r.Notes {
+			p.printf("  %s\n", n)
 		}
 	}
 	if len(r.IgnoredKeys) > 0 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nodeadmit/nodeadmit/internal/report"
+	"github.com/nodeadmit/nodeadmit/pkg/cel"
 	"github.com/nodeadmit/nodeadmit/pkg/pod"
 	"github.com/nodeadmit/nodeadmit/pkg/policy"
 	"github.com/nodeadmit/nodeadmit/pkg/spec"
@@ -76,10 +78,17 @@ func judgePods(set *policy.Set, file string, data []byte) (*podResults, error) {
 	if err != nil {
 		return nil, err
 	}
+	kubernetes, err := cel.Load(set.External)
+	if err != nil {
+		return nil, err
+	}
 	out := &podResults{APIVersion: apiVersion, Kind: "CheckResultList"}
 	allowed := true
 	for _, p := range pods {
-		r := judgePod(set, evaluator, &p)
+		r, err := judgePod(set, kubernetes, evaluator, &p)
+		if err != nil {
+			return nil, err
+		}
 		allowed = allowed && r.Decision == report.Word(true)
 		out.Items = append(out.Items, r)
 	}
@@ -127,9 +136,14 @@ func readManifest(stdin io.Reader, file string) ([]byte, error) {
 	return data, nil
 }
 
-func judgePod(set *policy.Set, e *pod.Evaluator, p *pod.Named) podResult {
+func judgePod(set *policy.Set, kubernetes *cel.Policies, e *pod.Evaluator, p *pod.Named) (podResult, error) {
 	declared := e.Declare(p.Pod)
 	d := set.EvaluateDeclared(declared)
+	found, err := kubernetes.Evaluate(context.Background(), &cel.Input{Pod: p.Pod})
+	if err != nil {
+		return podResult{}, err
+	}
+	d.Add(found.Violations, found.Undetermined)
 	// The pod as a whole, for its name.
 	whole := *declared.Containers[0]
 	whole.Kind = spec.KindSandbox
@@ -141,7 +155,7 @@ func judgePod(set *policy.Set, e *pod.Evaluator, p *pod.Named) podResult {
 	if !d.Allowed {
 		r.Message = d.Refusal(&whole)
 	}
-	return r
+	return r, nil
 }
 
 func showPods(w io.Writer, items []podResult) error {

@@ -38,7 +38,7 @@ is, where it was read, and whether a pod's author could have written it.`,
 			if !src.given() {
 				return showError(cmd, output, fmt.Errorf("want --bundle or --spec"))
 			}
-			in, err := src.read(cmd.InOrStdin())
+			in, _, err := src.read(cmd.InOrStdin())
 			if err != nil {
 				return showError(cmd, output, err)
 			}

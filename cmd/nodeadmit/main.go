@@ -45,7 +45,7 @@ and bundles.`,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetArgs(args)
-	root.AddCommand(checkCommand(), explainCommand(), policyCommand(), installCommand(), uninstallCommand(), doctorCommand(),
+	root.AddCommand(checkCommand(), evaluateCommand(), explainCommand(), policyCommand(), installCommand(), uninstallCommand(), doctorCommand(),
 		disableCommand(), enableCommand(), versionCommand())
 	root.AddCommand(generators()...)
 	err := root.Execute()

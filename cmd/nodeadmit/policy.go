@@ -361,11 +361,14 @@ func (c *testCase) judge(set *policy.Set) (decision string, controls []string, r
 	if c.pod != "" {
 		return judgeManifest(set, c.pod)
 	}
-	in, err := c.source.read(nil)
+	in, doc, err := c.source.read(nil)
 	if err != nil {
 		return "", nil, "", err
 	}
-	d := set.Evaluate(in)
+	d, _, err := decide(set, in, doc)
+	if err != nil {
+		return "", nil, "", err
+	}
 	if !d.Allowed {
 		refusal = d.Refusal(in)
 	}

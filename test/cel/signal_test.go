@@ -1,0 +1,5 @@
+package cel
+
+import "syscall"
+
+const stop = syscall.SIGSTOP
