@@ -3,6 +3,7 @@ module github.com/nodeadmit/nodeadmit
 go 1.26.0
 
 require (
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/distribution/reference v0.6.0
 	github.com/go-json-experiment/json v1.27.2
 	github.com/google/cel-go v0.29.2

@@ -77,6 +77,10 @@ for what; do
 		need runc runc
 		need crun crun
 		need rpm rpm
+		need lintian lintian
+		need rpmlint rpmlint
+		need shellcheck shellcheck
+		need systemd-analyze systemd
 		need podman podman
 		;;
 	module)

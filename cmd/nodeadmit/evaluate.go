@@ -13,8 +13,8 @@ import (
 
 func evaluateCommand() *cobra.Command {
 	var (
-		resident bool
-		socket   string
+		resident, sandboxed bool
+		socket              string
 	)
 	cmd := &cobra.Command{
 		Use:   "evaluate",
@@ -25,10 +25,16 @@ once per question, which comes on standard input.
 
 With --resident it stays and answers over a socket that is root's alone. That saves
 a start per container, and changes no decision: where it is slow, killed or gone, it
-is started once per question again.`,
+is started once per question again. Where systemd gives it its socket, it listens
+there.
+
+With --sandboxed it declines what a service that is shut in can't do as one that is
+started for the question can: plugins that are programs, and those on the network.
+These questions are asked of an evaluator that is started for them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s := serve.New()
+			s.Sandboxed = sandboxed
 			if !resident {
 				return s.Once(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 			}
@@ -42,6 +48,7 @@ is started once per question again.`,
 		},
 	}
 	cmd.Flags().BoolVar(&resident, "resident", false, "stay, and answer over the socket")
+	cmd.Flags().BoolVar(&sandboxed, "sandboxed", false, "decline what needs programs or the network")
 	cmd.Flags().StringVar(&socket, "socket", evaluator.DefaultSocket, "socket of the resident evaluator (evaluatorSocket in the configuration)")
 	return cmd
 }

@@ -66,8 +66,8 @@ func (c *Client) Ask(r *Request) (a *Response, passed error, err error) {
 	if a != nil {
 		return a, nil, nil
 	}
-	if errors.Is(passed, fs.ErrNotExist) {
-		passed = nil // there is none
+	if errors.Is(passed, fs.ErrNotExist) || errors.Is(passed, errDeclined) {
+		passed = nil // there is none, or not for this
 	}
 	a, err = c.askOnce(r, data)
 	return a, passed, err
@@ -92,7 +92,9 @@ func (c *Client) askResident(r *Request, data []byte) (*Response, error) {
 		return nil, fmt.Errorf("ask %s: %w", c.Socket, err)
 	}
 	var accepted [1]byte
-	if err := s.fill(accepted[:]); err != nil || accepted[0] != Accepted {
+	if err := s.fill(accepted[:]); err == nil && accepted[0] == Declined {
+		return nil, errDeclined
+	} else if err != nil || accepted[0] != Accepted {
 		return nil, fmt.Errorf("%s doesn't take the question: %w", c.Socket, errors.Join(err, errNotAccepted))
 	}
 	s.deadline = time.Now().Add(r.Budget + c.Deadline/20)
@@ -107,7 +109,10 @@ func (c *Client) askResident(r *Request, data []byte) (*Response, error) {
 	return a, nil
 }
 
-var errNotAccepted = errors.New("not accepted")
+var (
+	errNotAccepted = errors.New("not accepted")
+	errDeclined    = errors.New("declined")
+)
 
 // checkSocket refuses a socket that others than root could have made or may use.
 func checkSocket(name string) error {

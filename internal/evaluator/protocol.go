@@ -28,6 +28,10 @@ const (
 // question, before it works on it.
 const Accepted = 'A'
 
+// Declined is the byte that a resident evaluator sends instead where the question
+// is for one that is started for it.
+const Declined = 'D'
+
 // Moment is when a question is asked.
 type Moment string
 

@@ -10,5 +10,8 @@ remove | 0)
 	if command -v nodeadmit >/dev/null; then
 		nodeadmit uninstall
 	fi
+	if [ -d /run/systemd/system ]; then
+		systemctl disable --now nodeadmit-evaluator.socket nodeadmit-evaluator.service || :
+	fi
 	;;
 esac

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -318,4 +319,10 @@ func (r *Request) withUID() *Request {
 	request.UID = types.UID(r.UID)
 	review.Request, out.Review = &request, &review
 	return &out
+}
+
+// SocketsOnly reports whether all plugins are asked over unix sockets: no program
+// is run and nothing is sent over a network.
+func (s *Set) SocketsOnly() bool {
+	return !slices.ContainsFunc(s.plugins, func(p *plugin) bool { return p.Socket == "" })
 }

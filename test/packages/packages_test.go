@@ -84,20 +84,39 @@ func TestReproducible(t *testing.T) {
 
 func TestLint(t *testing.T) {
 	b := packages(t)
-	for _, l := range []struct {
-		name string
-		args []string
-	}{
-		{"lintian", []string{"--no-cfg", "--allow-root", "--fail-on", "error,warning", find(t, b.first, "deb")}},
-		{"rpmlint", []string{"-c", "../../packaging/rpmlint.toml", find(t, b.first, "rpm")}},
+	root := t.TempDir()
+	run(t, exec.Command("dpkg", "-x", find(t, b.first, "deb"), root))
+	units := root + "/usr/lib/systemd/system"
+	service := units + "/nodeadmit-evaluator.service"
+	write(t, service, strings.Replace(read(t, service), "/usr/bin/nodeadmit", root+"/usr/bin/nodeadmit", 1), 0o644)
+	for _, l := range [][]string{
+		{"lintian", "--no-cfg", "--allow-root", "--fail-on", "error,warning", find(t, b.first, "deb")},
+		{"rpmlint", "-c", "../../packaging/rpmlint.toml", find(t, b.first, "rpm")},
+		{"systemd-analyze", "verify", "--man=no", units + "/nodeadmit-evaluator.service", units + "/nodeadmit-evaluator.socket"},
 	} {
-		if _, err := exec.LookPath(l.name); err != nil {
-			t.Logf("no %s: not checked by it", l.name)
-			continue
+		// systemd-analyze ends well where it only warns, and rpmlint too.
+		if out, err := exec.Command(l[0], l[1:]...).CombinedOutput(); err != nil || bytes.Contains(out, []byte(": W: ")) || l[0] == "systemd-analyze" && len(out) > 0 {
+			t.Errorf("%s: %v\n%s", l[0], err, out)
 		}
-		if out, err := exec.Command(l.name, l.args...).CombinedOutput(); err != nil || bytes.Contains(out, []byte(": W: ")) {
-			t.Errorf("%s: %v\n%s", l.name, err, out)
+	}
+}
+
+func TestShellScripts(t *testing.T) {
+	packages(t)
+	scripts := []string{"../../.ci/run"}
+	if err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".sh" {
+			scripts = append(scripts, path)
 		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(scripts) < 10 {
+		t.Fatalf("only %v", scripts)
+	}
+	if out, err := exec.Command("shellcheck", scripts...).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
@@ -212,9 +231,6 @@ func TestLife(t *testing.T) {
 	b := packages(t)
 	for _, m := range managers {
 		t.Run(m.name, func(t *testing.T) {
-			if _, err := exec.LookPath(m.name); err != nil {
-				t.Skipf("no %s", m.name)
-			}
 			root := freshRoot(t, m)
 			run(t, m.put(root, find(t, b.first, m.ext)))
 			if got := read(t, root+"/etc/containerd/config.toml"); got != containerdConfig {
@@ -266,7 +282,7 @@ func TestLife(t *testing.T) {
 				t.Errorf("after the removal the engine's configuration differs:\n%s", cmp.Diff(containerdConfig, got))
 			}
 			var left []string
-			for _, dir := range []string{"/usr/lib/nodeadmit", "/usr/share", "/etc/nodeadmit", "/etc/logrotate.d", "/usr/bin"} {
+			for _, dir := range []string{"/usr/lib/nodeadmit", "/usr/share", "/etc/nodeadmit", "/usr/lib/systemd", "/etc/logrotate.d", "/usr/bin"} {
 				_ = filepath.WalkDir(root+dir, func(path string, d fs.DirEntry, err error) error {
 					if err == nil && !d.IsDir() {
 						left = append(left, strings.TrimPrefix(path, root))

@@ -16,11 +16,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sys/unix"
 
 	"github.com/nodeadmit/nodeadmit/internal/evaluator"
 	"github.com/nodeadmit/nodeadmit/internal/policystore"
 	"github.com/nodeadmit/nodeadmit/internal/rootfile"
+	"github.com/nodeadmit/nodeadmit/internal/version"
 	"github.com/nodeadmit/nodeadmit/pkg/cel"
 	"github.com/nodeadmit/nodeadmit/pkg/plugin"
 	"github.com/nodeadmit/nodeadmit/pkg/policy"
@@ -30,6 +32,10 @@ import (
 // Server answers questions. What it compiled it keeps, by the digest of what it was
 // compiled from.
 type Server struct {
+	// Sandboxed is true in a service that is shut in: what it couldn't do as an
+	// evaluator that is started for a question can, it declines.
+	Sandboxed bool
+
 	mu       sync.Mutex
 	policies map[string]*compiled
 	plugins  map[string]*plugin.Set
@@ -182,6 +188,16 @@ func (s *Server) loadPlugins(q *evaluator.Request) (*plugin.Set, error) {
 	return set, nil
 }
 
+// needsMore reports whether a question needs programs or the network. One that
+// can't be told is not for a service that is shut in.
+func (s *Server) needsMore(q *evaluator.Request) bool {
+	if q.PluginDir == "" {
+		return false
+	}
+	set, err := s.loadPlugins(q)
+	return err != nil || !set.SocketsOnly()
+}
+
 // Once reads one question and writes its answer.
 func (s *Server) Once(ctx context.Context, in io.Reader, out io.Writer) error {
 	data, err := io.ReadAll(io.LimitReader(in, evaluator.MaxRequest+1))
@@ -218,8 +234,20 @@ func write(a *evaluator.Response) ([]byte, error) {
 	return data, err
 }
 
-// Listen makes the socket, for root alone. One that nobody listens on is replaced.
+// Listen makes the socket, for root alone, or takes the one that systemd made. One
+// that nobody listens on is replaced.
 func Listen(name string) (*net.UnixListener, error) {
+	given, err := activation.Listeners()
+	if err != nil {
+		return nil, err
+	}
+	if len(given) > 0 {
+		l, ok := given[0].(*net.UnixListener)
+		if !ok || len(given) > 1 {
+			return nil, errors.New("systemd gives something else than one unix stream socket")
+		}
+		return l, nil
+	}
 	dir := filepath.Dir(name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -253,7 +281,12 @@ const (
 	atOnce = 32
 )
 
-// Serve answers questions until the context ends.
+// errReplaced: who asks is of another version, so that a package was installed since.
+// systemd starts the new one at the next question.
+var errReplaced = errors.New("another version asks: this one ends")
+
+// Serve answers questions until the context ends, or until a question comes from
+// another version of nodeadmit.
 func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
@@ -263,7 +296,7 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	for {
 		c, err := l.AcceptUnix()
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return nil
 		case err != nil:
 			return err
@@ -272,7 +305,11 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 		wait.Go(func() {
 			defer func() { <-slots }()
 			defer c.Close()
-			if err := s.serve(ctx, c); err != nil {
+			err := s.serve(ctx, c)
+			if errors.Is(err, errReplaced) {
+				_ = l.Close()
+			}
+			if err != nil {
 				fmt.Fprintln(os.Stderr, "nodeadmit: evaluator:", err)
 			}
 		})
@@ -300,6 +337,13 @@ func (s *Server) serve(ctx context.Context, c *net.UnixConn) error {
 	}
 	q, err := read(data)
 	if err != nil {
+		return err
+	}
+	if q.Version != version.Version {
+		return errReplaced
+	}
+	if s.Sandboxed && s.needsMore(q) {
+		_, err := c.Write([]byte{evaluator.Declined})
 		return err
 	}
 	if _, err := c.Write([]byte{evaluator.Accepted}); err != nil {
