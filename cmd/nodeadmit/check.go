@@ -113,6 +113,7 @@ func checkCommand() *cobra.Command {
 		node       nodeFlags
 		policyPath string
 		podFile    string
+		staticPod  bool
 		pluginDir  string
 		output     string
 	)
@@ -137,7 +138,7 @@ Exit code: 0 allowed, 1 refused, 2 error.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := checkPlugins(cmd.Context(), pluginDir)
 			if err == nil {
-				err = check(cmd, &src, &node, policyPath, podFile, output)
+				err = check(cmd, &src, &node, policyPath, podFile, staticPod, output)
 			}
 			if err != nil && !errors.Is(err, errRefused) {
 				return showError(cmd, output, err)
@@ -148,6 +149,7 @@ Exit code: 0 allowed, 1 refused, 2 error.`,
 	cmd.Flags().StringVar(&policyPath, "policy", "", "policy file, or directory of *.yaml, *.yml and *.json files")
 	_ = cmd.MarkFlagRequired("policy")
 	cmd.Flags().StringVar(&podFile, "pod", "", "YAML or JSON of pods, lists of them or workloads, or - for stdin")
+	cmd.Flags().BoolVar(&staticPod, "static-pod", false, "the pods are in the kubelet's manifest directory: exemptions for static pods apply")
 	cmd.Flags().StringVar(&pluginDir, "plugins", "", "directory of plugins, of which each is asked whether it would answer")
 	_ = cmd.MarkFlagDirname("plugins")
 	src.flags(cmd)
@@ -178,7 +180,7 @@ func (n *nodeFlags) node() (policy.Node, error) {
 	return policy.Node{}, fmt.Errorf("unknown threat model %q: want Misconfiguration or HostileAdmin", n.threatModel)
 }
 
-func check(cmd *cobra.Command, src *source, node *nodeFlags, policyPath, podFile, output string) error {
+func check(cmd *cobra.Command, src *source, node *nodeFlags, policyPath, podFile string, staticPod bool, output string) error {
 	set, err := policy.Load(policyPath, policy.LoadOptions{})
 	if err != nil {
 		return err
@@ -194,7 +196,7 @@ func check(cmd *cobra.Command, src *source, node *nodeFlags, policyPath, podFile
 		if set, err = set.ForNode(as); err != nil {
 			return err
 		}
-		return checkPods(cmd, set, podFile, output)
+		return checkPods(cmd, set, podFile, staticPod, output)
 	}
 	in, doc, err := src.read(cmd.InOrStdin())
 	if err != nil {

@@ -45,12 +45,12 @@ type podResults struct {
 }
 
 // checkPods judges the pods of a manifest as they are declared.
-func checkPods(cmd *cobra.Command, set *policy.Set, file, output string) error {
+func checkPods(cmd *cobra.Command, set *policy.Set, file string, static bool, output string) error {
 	data, err := readManifest(cmd.InOrStdin(), file)
 	if err != nil {
 		return err
 	}
-	out, err := judgePods(set, file, data)
+	out, err := judgePods(set, file, static, data)
 	if err != nil {
 		return err
 	}
@@ -68,8 +68,9 @@ func checkPods(cmd *cobra.Command, set *policy.Set, file, output string) error {
 	return err
 }
 
-// judgePods judges all pods of a manifest. One that is refused refuses it.
-func judgePods(set *policy.Set, file string, data []byte) (*podResults, error) {
+// judgePods judges all pods of a manifest, which are static pods or not. One that is
+// refused refuses it.
+func judgePods(set *policy.Set, file string, static bool, data []byte) (*podResults, error) {
 	pods, err := pod.Read(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
@@ -85,7 +86,7 @@ func judgePods(set *policy.Set, file string, data []byte) (*podResults, error) {
 	out := &podResults{APIVersion: apiVersion, Kind: "CheckResultList"}
 	allowed := true
 	for _, p := range pods {
-		r, err := judgePod(set, kubernetes, evaluator, &p)
+		r, err := judgePod(set, kubernetes, evaluator, &p, static)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +103,7 @@ func judgeManifest(set *policy.Set, file string) (decision string, controls []st
 	if err != nil {
 		return "", nil, "", err
 	}
-	out, err := judgePods(set, file, data)
+	out, err := judgePods(set, file, false, data)
 	if err != nil {
 		return "", nil, "", err
 	}
@@ -136,8 +137,11 @@ func readManifest(stdin io.Reader, file string) ([]byte, error) {
 	return data, nil
 }
 
-func judgePod(set *policy.Set, kubernetes *cel.Policies, e *pod.Evaluator, p *pod.Named) (podResult, error) {
+func judgePod(set *policy.Set, kubernetes *cel.Policies, e *pod.Evaluator, p *pod.Named, static bool) (podResult, error) {
 	declared := e.Declare(p.Pod)
+	for _, in := range declared.Containers {
+		in.StaticPod = spec.Fact[bool]{Value: static, Certainty: spec.Known, Source: "--static-pod"}
+	}
 	d := set.EvaluateDeclared(declared)
 	found, err := kubernetes.Evaluate(context.Background(), &cel.Input{Pod: p.Pod})
 	if err != nil {

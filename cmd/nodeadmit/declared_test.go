@@ -12,7 +12,7 @@ import (
 
 // checkPod runs check --pod with a policy's spec, and returns the exit code and
 // the JSON.
-func checkPod(t *testing.T, policySpec, manifest string) (int, map[string]any) {
+func checkPod(t *testing.T, policySpec, manifest string, flags ...string) (int, map[string]any) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	text := "apiVersion: nodeadmit.dev/v1alpha1\nkind: NodePolicy\nmetadata: {name: p}\nspec: " + policySpec + "\n"
@@ -20,7 +20,7 @@ func checkPod(t *testing.T, policySpec, manifest string) (int, map[string]any) {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	code := run([]string{"check", "--policy", file, "--pod", "-", "-o", "json"}, strings.NewReader(manifest), &stdout, &stderr)
+	code := run(append([]string{"check", "--policy", file, "--pod", "-", "-o", "json"}, flags...), strings.NewReader(manifest), &stdout, &stderr)
 	var out map[string]any
 	if err := json.Unmarshal(stdout.Bytes(), &out); err != nil {
 		t.Fatalf("exit %d, %v: %s%s", code, err, stdout.String(), stderr.String())
@@ -214,6 +214,32 @@ func TestCheckPodReadsManifests(t *testing.T) {
 		code, got := checkPod(t, "{preset: baseline}", manifest)
 		if code != 2 || got["error"] == nil {
 			t.Errorf("%s: exit %d, %v", name, code, got)
+		}
+	}
+}
+
+// A pod object doesn't prove that it is a static pod: its annotation is anybody's.
+func TestCheckPodAppliesExemptionsByWhatIsSaid(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, match, container string
+		flags                  []string
+		want                   int
+	}{
+		{"a static pod as such", "{staticPod: true}", "", []string{"--static-pod"}, 0},
+		{"a static pod that nobody says it is", "{staticPod: true}", "", nil, 1},
+		{"an API pod for an exemption of those", "{staticPod: false}", "", nil, 0},
+		{"the command line", "{args: [/etcd, --x=1]}", "command: [/etcd], args: ['--x=1']", nil, 0},
+		{"another command line", "{args: [/etcd, --x=1]}", "command: [/etcd], args: ['--x=2']", nil, 1},
+		{"the image's own program", "{args: [--x=1]}", "args: ['--x=1']", nil, 1},
+		{"what the kubelet expands", "{args: [/etcd, $(X)]}", "command: [/etcd, $(X)]", nil, 1},
+		{"no mounts", "{args: [/etcd], mounts: []}", "command: [/etcd]", nil, 0},
+		{"a runtime handler, which a class name isn't", "{runtimeHandler: runc}", "", nil, 1},
+	} {
+		policy := "{preset: baseline, exemptions: [{name: e, match: " + c.match + ", controls: [hostNetwork]}]}"
+		code, got := checkPod(t, policy, strings.Replace(aPod("hostNetwork: true", c.container), "namespace: team-a", "namespace: team-a, annotations: {kubernetes.io/config.source: file}", 1), c.flags...)
+		if code != c.want {
+			t.Errorf("%s: exit %d: %v", c.name, code, got)
 		}
 	}
 }

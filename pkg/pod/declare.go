@@ -16,7 +16,8 @@ import (
 // and what upstream says of it.
 //
 // What a pod doesn't say is unknown: the user of its image, devices of device
-// plugins, environment from other objects, its runtime handler and command line.
+// plugins, environment from other objects, its runtime handler, the command line if
+// it is the image's, whether it is a static pod.
 // Volumes that no container mounts are the first container's.
 func (e *Evaluator) Declare(p *corev1.Pod) *policy.DeclaredPod {
 	out := &policy.DeclaredPod{}
@@ -123,7 +124,12 @@ func (d *declaration) identity() {
 	id.Image = spec.Fact[spec.Image]{Value: image, Certainty: spec.Known, Source: d.path + ".image"}
 	d.in.RuntimeHandler = unsaid[string]("spec.runtimeClassName")
 	d.in.StaticPod = unsaid[bool]("metadata.annotations")
-	d.in.Args = unsaid[[]string](d.path + ".command")
+	d.in.Args = unsaid[[]string](d.path + ".command") // or the image's
+	args := slices.Concat(d.c.Command, d.c.Args)
+	expanded := func(s string) bool { return strings.Contains(s, "$(") } // by the kubelet
+	if len(d.c.Command) > 0 && !slices.ContainsFunc(args, expanded) {
+		d.in.Args = said(args, d.path+".command")
+	}
 }
 
 func (d *declaration) namespaces() {
