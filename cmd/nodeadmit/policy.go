@@ -22,8 +22,8 @@ import (
 )
 
 func policyCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "policy", Short: "Show, test and describe policies"}
-	cmd.AddCommand(policyShowCommand(), policyTestCommand(), policySchemaCommand())
+	cmd := &cobra.Command{Use: "policy", Short: "Show, test, describe, bundle and fetch policies"}
+	cmd.AddCommand(policyShowCommand(), policyTestCommand(), policySchemaCommand(), policyBundleCommand(), policyPullCommand())
 	return cmd
 }
 

@@ -59,9 +59,10 @@ func ReadSources(name string, o LoadOptions) (*Sources, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Sources{Name: name}
-	sum := sha256.New()
-	var errs []error
+	var (
+		read []Source
+		errs []error
+	)
 	var check func(string, fs.FileInfo) error
 	if o.RequireRoot {
 		check = rootfile.Check
@@ -72,16 +73,38 @@ func ReadSources(name string, o LoadOptions) (*Sources, error) {
 			errs = append(errs, err)
 			continue
 		}
-		fmt.Fprintf(sum, "%d %s\n%d\n", len(filepath.Base(file)), filepath.Base(file), len(data))
-		sum.Write(data)
-		out.Files = append(out.Files, Source{file, data})
+		read = append(read, Source{file, data})
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	out.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
-	return out, nil
+	return NewSources(name, read), nil
 }
+
+// NewSources are files that came otherwise.
+func NewSources(name string, files []Source) *Sources {
+	sum := sha256.New()
+	for _, f := range files {
+		base := filepath.Base(f.Name)
+		fmt.Fprintf(sum, "%d %s\n%d\n", len(base), base, len(f.Data))
+		sum.Write(f.Data)
+	}
+	return &Sources{Name: name, Files: files, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil))}
+}
+
+// Origin is where policy files come from: a directory, or a signed bundle.
+type Origin interface {
+	ReadSources() (*Sources, error)
+}
+
+// Dir is a directory of policy files, or one file.
+type Dir struct {
+	Name string
+	LoadOptions
+}
+
+// ReadSources reads the files.
+func (d Dir) ReadSources() (*Sources, error) { return ReadSources(d.Name, d.LoadOptions) }
 
 // Parse reads the policies of all files. The documents behind them are for
 // [Compile].
